@@ -1,0 +1,93 @@
+"""What every binary does alike: UTF-8, one-line errors, exit statuses, `--debug`.
+
+A binary is `def main(): ...` and `if __name__ == "__main__": cli.run(main)`. User mistakes
+(`InputError`, `OSError`) end in one line on standard error and exit status 1.
+"""
+
+import os
+import sys
+
+import jax
+from absl import app, flags, logging
+
+import hklm
+from hklm import run as runs
+from hklm.errors import InputError
+
+flags.DEFINE_bool("debug", False, "Show a traceback with an error.")
+
+
+def run(main, names=()):
+  """Runs `main()` as an absl program. Never returns.
+
+  Args:
+    main: the program; it reads `absl.flags.FLAGS`.
+    names: the flags it reads. Another one of ours is refused: it would change nothing.
+  """
+  for stream in (sys.stdout, sys.stderr):
+    stream.reconfigure(encoding="utf-8")  # whatever the locale: text is UTF-8
+  # absl's default would print the progress notes of libraries among ours.
+  logging.set_verbosity(logging.WARNING)
+  app.run(lambda unused_argv: _guarded(main),
+          flags_parser=lambda argv: _parse_flags(argv, names))
+
+
+def note(message: str):
+  """One line of log on standard error, at once."""
+  print(message, file=sys.stderr, flush=True)
+
+
+def announce_device():
+  """The first line of a log: what the numbers are computed on."""
+  devices = jax.devices()
+  note(f"device: {len(devices)} x {devices[0].device_kind} (jax {jax.__version__})")
+
+
+def load_run() -> runs.Run:
+  """The run that `--run_dir` and `--checkpoint` name."""
+  run_dir = flags.FLAGS.run_dir
+  if not run_dir:
+    raise InputError("--run_dir is not given; needed: a run directory that train wrote")
+  enable_x64_for(runs.read_config(run_dir)[0].model)
+  return hklm.load_run(run_dir, flags.FLAGS.checkpoint)
+
+
+def enable_x64_for(model: hklm.ModelConfig):
+  """Switches 64-bit numbers on if the model asks for them."""
+  if model.dtype == "float64":
+    jax.config.update("jax_enable_x64", True)
+
+
+def _parse_flags(argv, names):
+  for name in names:  # so that --help shows them
+    flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
+  try:
+    positional = flags.FLAGS(argv)[1:]
+  except (flags.Error, OSError) as error:  # OSError: a --flagfile that cannot be read
+    _fail(error)
+  for flag in flags.FLAGS.flags_by_module_dict().get("experiments.flags", ()):
+    if flag.present and flag.name not in names:
+      _fail(f"--{flag.name} is not a flag of this program; needed: one that --help shows")
+  if positional:
+    _fail(f"found the argument {positional[0]!r}, but every value goes with a flag: --name=value")
+  return argv[:1]
+
+
+def _guarded(main):
+  try:
+    main()
+    sys.stdout.flush()
+  except BrokenPipeError:  # the reader, `head` for example, has seen enough
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  except KeyboardInterrupt:
+    note("interrupted")
+    sys.exit(130)
+  except (InputError, OSError) as error:
+    if flags.FLAGS.debug:
+      raise
+    _fail(error)
+
+
+def _fail(error):
+  note("error: " + " ".join(str(error).split()))
+  sys.exit(1)

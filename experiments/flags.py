@@ -1,0 +1,112 @@
+"""Every flag once. A binary names those it reads; any other is refused there.
+
+The defaults of a model, a tokenizer and a run are those of the configs in `hklm.config`.
+"""
+
+import dataclasses
+
+from absl import flags
+
+from hklm.config import ModelConfig, TokenizerConfig, TrainConfig
+from hklm.data import corpora
+
+FLAGS = flags.FLAGS
+
+TEXT = ("corpus", "encoding")
+MODEL = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name != "vocab_size")
+TOKENIZER = ("tokenizer", *(f.name for f in dataclasses.fields(TokenizerConfig) if f.name != "kind"))
+TRAINING = tuple(f.name for f in dataclasses.fields(TrainConfig)
+                 if f.name not in ("model", "tokenizer"))
+
+flags.DEFINE_string("run_dir", "", "The run directory; train's default is the next free runs/N.")
+flags.DEFINE_bool("overwrite", False, "Replace an older run in --run_dir.")
+flags.DEFINE_multi_string(
+    "corpus", [], "A file, a folder, a .gz, or - for standard input; may be given several times. "
+    "Default: the built-in English text.")
+flags.DEFINE_multi_string("valid_corpus", [], "As --corpus: validation text of its own.")
+flags.DEFINE_string("encoding", "utf-8", "The encoding of --corpus and --valid_corpus.")
+flags.DEFINE_string("checkpoint", "", "best or last; default: the best there is.")
+flags.DEFINE_float("dropout", 0.0, "Sets the three rates below that are not given themselves.")
+
+_HELP = {
+    # ModelConfig
+    "embedding_size": "E, the width of a token's vector; 0: one-hot input.",
+    "hidden_size": "H, the width of every layer.",
+    "num_layers": "Layers in the stack.",
+    "cell": "lstm, or package.module:function for a cell of your own.",
+    "tie_embeddings": "Use the embedding table as the output matrix.",
+    "num_biases": "1, or 2 as in PyTorch.",
+    "output_bias": "Give the output layer a bias.",
+    "forget_bias": "Added to the forget gate's bias at initialisation.",
+    "initial_state": "zeros or learned.",
+    "init": "Initialisers by name, such as uniform:0.1 or inverse_sqrt,bias=zeros.",
+    "input_dropout": "Dropout rate on the embedded input.",
+    "layer_dropout": "Dropout rate between layers.",
+    "output_dropout": "Dropout rate on what the output layer reads.",
+    "dropout_per_step": "Fresh masks at every time step; otherwise one mask a window.",
+    "dtype": "float32, float64 or bfloat16.",
+    # TokenizerConfig
+    "tokenizer": "char, byte, word or bpe.",
+    "vocab_size": "The most ids of a word or bpe vocabulary; 0: no limit, 4096 for bpe.",
+    "min_count": "Words seen less often are unknown.",
+    "lowercase": "Lower-case words.",
+    "split_punctuation": "Punctuation marks are words of their own.",
+    "unknown": "Spelling of the unknown word; empty: an unseen word is an error.",
+    "end_of_line": "Spelling of the end-of-line word; empty: line ends are only white space.",
+    "symbols_in_text": "Read those two spellings in the text as the symbols themselves.",
+    "bpe_sample": "Characters, from the start of the text, that BPE is trained on.",
+    # TrainConfig
+    "valid_fraction": "Share of the corpus held out for validation, before the test share.",
+    "test_fraction": "Share of the corpus held out at its very end.",
+    "batch_size": "B, contiguous streams read side by side.",
+    "bptt": "T, steps gradients flow back.",
+    "epochs": "Passes over the text.",
+    "steps": "Updates in all; 0: as --epochs says.",
+    "optimizer": "sgd, momentum, adam, adamw or rmsprop.",
+    "learning_rate": "The highest rate.",
+    "momentum": "Of --optimizer=momentum.",
+    "rms_decay": "Of --optimizer=rmsprop.",
+    "weight_decay": "L2 gradient added after clipping; decoupled for adamw.",
+    "clip": "Largest global norm of the gradient; 0: none.",
+    "clip_elementwise": "Largest magnitude of a gradient's element; 0: none.",
+    "schedule": "constant, cosine, step or plateau.",
+    "warmup": "Updates over which the rate rises from 0.",
+    "decay_rate": "What step and plateau schedules multiply the rate by.",
+    "decay_every": "Epochs between decays of the step schedule.",
+    "eval_every": "Updates between validations; 0: once an epoch.",
+    "checkpoint_every": "Updates between savings of the last parameters; 0: at the end.",
+    "seed": "Of all randomness.",
+}
+
+_DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float,
+           str: flags.DEFINE_string}
+
+for _config in (ModelConfig, TokenizerConfig, TrainConfig):
+  for _field in dataclasses.fields(_config):
+    _name = "tokenizer" if _field.name == "kind" else _field.name
+    if _field.type in _DEFINE and not (_config is ModelConfig and _name == "vocab_size"):
+      _DEFINE[_field.type](_name, _field.default, _HELP[_name])
+
+
+def train_config() -> TrainConfig:
+  """The configuration that the flags describe."""
+  model = {name: FLAGS[name].value for name in MODEL}
+  if FLAGS["dropout"].present:
+    model |= {name: FLAGS.dropout for name in ("input_dropout", "layer_dropout", "output_dropout")
+              if not FLAGS[name].present}
+  tokenizer = {name: FLAGS[name].value for name in TOKENIZER}
+  return TrainConfig(
+      model=ModelConfig(**model), tokenizer=TokenizerConfig(tokenizer.pop("tokenizer"), **tokenizer),
+      **{name: FLAGS[name].value for name in TRAINING})
+
+
+def corpus(name: str = "corpus") -> corpora.Corpus | None:
+  """The corpus that flag `name` gives, or None where it is not given."""
+  paths = FLAGS[name].value
+  return corpora.open_corpus(paths, FLAGS.encoding) if paths else None
+
+
+def serialize(names) -> str:
+  """The values of the flags `names`, a `--flagfile` that gives them again."""
+  lines = (FLAGS[name].serialize() for name in names)
+  return "".join(f"{line}\n" for line in lines if line)

@@ -1,0 +1,47 @@
+"""Trains a language model: `python -m experiments.train` needs no flag.
+
+The last line on standard output is `validation bits/char X  perplexity Y`, after a sample of text.
+"""
+
+import os
+
+import jax
+
+import hklm
+from experiments import cli, flags
+from hklm import run as runs
+from hklm import trainer
+
+FLAGS = flags.FLAGS
+SAMPLE_LENGTH = 300
+NAMES = ("run_dir", "overwrite", *flags.TEXT, "valid_corpus", "dropout", *flags.MODEL,
+         *flags.TOKENIZER, *flags.TRAINING)
+REPLAYED = [name for name in NAMES if name not in ("run_dir", "overwrite", "dropout")]
+
+
+def main():
+  """Flags to config to `hklm.train`, then a sample and the validation figure."""
+  config = flags.train_config()
+  cli.enable_x64_for(config.model)
+  run_dir = FLAGS.run_dir or runs.next_free()
+  runs.check_free(run_dir, FLAGS.overwrite)
+  corpus, valid_corpus = flags.corpus(), flags.corpus("valid_corpus")
+  cli.announce_device()
+  cli.note(f"run directory: {os.path.abspath(run_dir)}")
+  run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
+                   files={"train.flags": flags.serialize(REPLAYED)})
+
+  tokens = hklm.generate(run.lm, run.params, jax.random.key(config.seed), SAMPLE_LENGTH,
+                         temperature=0.8)
+  print(run.tokenizer.decode(tokens[:, 0].tolist()))
+  cli.note(f"run directory: {run.path}")
+  best = trainer.best_validation(run.path)
+  if best:
+    print(f"validation bits/char {best['valid_bits_per_char']:.4f}  "
+          f"perplexity {best['valid_perplexity']:.2f}")
+  else:
+    print("no validation")
+
+
+if __name__ == "__main__":
+  cli.run(main, NAMES)

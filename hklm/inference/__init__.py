@@ -1,0 +1,1 @@
+"""What one does with a model and its parameters: evaluate, score, generate."""

@@ -1,0 +1,221 @@
+"""`ModelConfig -> LanguageModel`: objects inside, pure functions outside.
+
+Dimension letters: T time, B batch, V vocabulary, E embedding, H hidden, D what the head reads.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import chex
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from hklm.config import ModelConfig
+from hklm.errors import InputError
+from hklm.losses import Loss, token_nats
+from hklm.nn import cells, embedding, heads, initializers, stack
+from hklm.nn.dropout import dropout
+from hklm.nn.stack import State
+
+CellFactory = Callable[[int, int], hk.RNNCore]
+
+
+class LanguageModel(NamedTuple):
+  """A bundle of pure, compiled functions; nothing else holds state.
+
+  `key=None` means evaluation: no dropout, no randomness. A key means training. Where a mask
+  `[T, B]` is false the state passes through and losses are 0.
+
+  Attributes:
+    config: the `ModelConfig` it was made from.
+    init: `(key) -> params`, a nested dict.
+    initial_state: `(params, batch_size) -> State`.
+    readout: `(params, state) -> logits [B, V]`: what comes next, given only the state.
+    step: `(params, key, tokens [B], state) -> logits [B, V], state`.
+    unroll: `(params, key, tokens [T, B], state, mask=None) -> logits [T, B, V], state`.
+    hidden: as `unroll`, to what the head reads, before output dropout `[T, B, D]`.
+    head: `(params, hidden [..., D]) -> logits [..., V]`.
+    loss: `(params, key, inputs [T, B], targets [T, B], state, mask=None) -> Loss [T, B], state`.
+    activations: `(params, tokens [T, B], state) -> a Trace per layer`.
+  """
+
+  config: ModelConfig
+  init: Callable
+  initial_state: Callable
+  readout: Callable
+  step: Callable
+  unroll: Callable
+  hidden: Callable
+  head: Callable
+  loss: Callable
+  activations: Callable
+
+
+def language_model(config: ModelConfig, cell: CellFactory | None = None) -> LanguageModel:
+  """The pure functions of the model that `config` describes.
+
+  Args:
+    config: a config with its `vocab_size` set.
+    cell: `cell(layer, size) -> hk.RNNCore`, your own cell, built inside the transform; in place of
+      `config.cell`.
+
+  Returns:
+    The bundle; the same one for the same arguments, so that jitted callers do not recompile.
+
+  Raises:
+    InputError: no vocabulary size, float64 without x64, an unknown initialiser, a cell that cannot
+      be found or that puts out another width than `hidden_size`.
+
+  >>> lm = language_model(ModelConfig(vocab_size=5, embedding_size=3, hidden_size=4))
+  >>> params = lm.init(jax.random.key(0))
+  >>> {name: sorted(module) for name, module in sorted(params.items())}
+  {'embedding': ['table'], 'head': ['b', 'w'], 'lstm_0': ['b', 'w_hh', 'w_ih']}
+  >>> logits, state = lm.unroll(params, None, jnp.zeros([7, 2], int), lm.initial_state(params, 2))
+  >>> logits.shape, state.output.shape
+  ((7, 2, 5), (2, 4))
+  """
+  if not config.vocab_size:
+    raise InputError("ModelConfig.vocab_size is 0; needed: the number of ids of the tokenizer")
+  if config.dtype == "float64" and not jax.config.jax_enable_x64:
+    raise InputError("dtype float64 was asked for and 64-bit numbers are off; needed: "
+                     "jax.config.update('jax_enable_x64', True) first")
+  if config.cell != "lstm" and cell is None:
+    cell = import_cell(config.cell)
+  return _bundle(config, cell)
+
+
+def import_cell(name: str) -> CellFactory:
+  """The function that `package.module:function` names.
+
+  >>> import_cell("os.path:no_such_cell")
+  Traceback (most recent call last):
+  hklm.errors.InputError: --cell=os.path:no_such_cell: module os.path has no function no_such_cell
+  """
+  module_name, _, function_name = name.partition(":")
+  try:
+    module = importlib.import_module(module_name)
+  except ImportError as error:
+    raise InputError(f"--cell={name}: {error}; needed: package.module:function that can be "
+                     "imported from here") from error
+  if not callable(getattr(module, function_name, None)):
+    raise InputError(f"--cell={name}: module {module_name} has no function {function_name}")
+  return getattr(module, function_name)
+
+
+@functools.lru_cache(maxsize=128)
+def _bundle(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
+  init, apply = hk.multi_transform(lambda: _functions(config, cell))
+  jax.eval_shape(lambda: init(jax.random.key(0)))  # refuses what cannot make a model, here and now
+
+  def without_key(function):
+    return lambda params, *args: function(params, None, *args)
+
+  # `static_argnums`: a batch size is a shape. The optimisation barrier gives every leaf of the
+  # initial state a buffer of its own: the update donates them, and a shared one would be deleted
+  # under its other owner.
+  def initial_state(params, batch_size):
+    return jax.lax.optimization_barrier(apply.initial_state(params, None, batch_size))
+
+  return LanguageModel(
+      config=config,
+      init=jax.jit(init),
+      initial_state=jax.jit(initial_state, static_argnums=1),
+      readout=jax.jit(without_key(apply.readout)),
+      step=jax.jit(apply.step),
+      unroll=jax.jit(apply.unroll),
+      hidden=jax.jit(apply.hidden),
+      head=jax.jit(without_key(apply.head)),
+      loss=jax.jit(apply.loss),
+      activations=jax.jit(without_key(apply.activations)),
+  )
+
+
+class _Functions(NamedTuple):
+  """The functions of a transform; the fields are those of `LanguageModel`."""
+
+  initial_state: Callable
+  readout: Callable
+  step: Callable
+  unroll: Callable
+  hidden: Callable
+  head: Callable
+  loss: Callable
+  activations: Callable
+
+
+def _functions(config: ModelConfig, cell: CellFactory | None):
+  """Builds the model's objects and the functions over them, inside `hk.multi_transform`."""
+  dtype = jnp.dtype(config.dtype)
+  inits = initializers.parse(config.init, config.hidden_size)
+  embed = embedding.Embedding(config.vocab_size, config.embedding_size, inits["embedding"], dtype)
+  cores = [_core(config, cell, layer, inits) for layer in range(config.num_layers)]
+  linear = heads.LinearHead(config.vocab_size, inits, dtype, config.output_bias)
+
+  def initial_state(batch_size: int) -> State:
+    return stack.initial_state(cores, batch_size, config.hidden_size, dtype)
+
+  def head(h):  # [..., D] -> [..., V]
+    return linear(h, embed.table if config.tie_embeddings else None)
+
+  def readout(state: State):
+    return head(state.output)
+
+  def hidden(tokens, state: State, mask=None):
+    _check_tokens(tokens, state, mask)
+    x = dropout(embed(tokens), config.input_dropout, config.dropout_per_step)  # [T, B, E]
+    return stack.unroll(cores, x, state, mask, config.layer_dropout, config.dropout_per_step)
+
+  def unroll(tokens, state: State, mask=None):
+    h, state = hidden(tokens, state, mask)  # [T, B, D]
+    return head(dropout(h, config.output_dropout, config.dropout_per_step)), state
+
+  def step(tokens, state: State):
+    logits, state = unroll(tokens[None], state)
+    return logits[0], state
+
+  def loss(inputs, targets, state: State, mask=None):
+    chex.assert_equal_shape([inputs, targets])
+    logits, state = unroll(inputs, state, mask)  # [T, B, V]
+    nats = token_nats(logits, targets)
+    if mask is not None:
+      nats = jnp.where(mask, nats, jnp.zeros_like(nats))
+    return Loss(nats, jnp.zeros_like(nats)), state
+
+  def activations(tokens, state: State):
+    _check_tokens(tokens, state, None)
+    return stack.traces(cores, embed(tokens), state)
+
+  def init():
+    """Touches every parameter, whatever the length of later inputs."""
+    h, _ = hidden(jnp.zeros([1, 1], jnp.int32), initial_state(1))
+    if h.shape != (1, 1, config.hidden_size):
+      raise InputError(f"the cell put out {h.shape[2:]}; needed: width {config.hidden_size} "
+                       "(hidden_size)")
+    return head(h)
+
+  return init, _Functions(initial_state, readout, step, unroll, hidden, head, loss, activations)
+
+
+def _core(config: ModelConfig, cell: CellFactory | None, layer: int, inits) -> hk.RNNCore:
+  if cell is None:
+    return cells.LSTM(
+        config.hidden_size, config.num_biases, config.forget_bias,
+        config.initial_state == "learned", inits["cell"], inits["bias"],
+        jnp.dtype(config.dtype), name=f"lstm_{layer}")
+  core = cell(layer, config.hidden_size)
+  if not isinstance(core, hk.RNNCore):
+    raise InputError(f"cell({layer}, {config.hidden_size}) returned {type(core).__name__}; "
+                     "needed: an hk.RNNCore")
+  return core
+
+
+def _check_tokens(tokens, state, mask):
+  """Shapes at the public edge, once, while tracing."""
+  chex.assert_rank(tokens, 2)
+  chex.assert_type(tokens, int)
+  chex.assert_equal(tokens.shape[1], state.output.shape[0])
+  if mask is not None:
+    chex.assert_shape(mask, tokens.shape)

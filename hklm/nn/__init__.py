@@ -1,0 +1,1 @@
+"""What a model is made of: cells, stacks, tables, dropout. Knows nothing of text or training."""

@@ -1,0 +1,31 @@
+"""From what the stack puts out to a score for every token."""
+
+import haiku as hk
+import jax
+
+
+class LinearHead(hk.Module):
+  """`logits = W h + b`, with a table of its own or the embedding's (Press and Wolf 2017)."""
+
+  def __init__(self, vocab_size: int, inits: dict[str, hk.initializers.Initializer], dtype,
+               bias: bool = True, name: str = "head"):
+    super().__init__(name=name)
+    self._vocab_size, self._inits, self._dtype, self._bias = vocab_size, inits, dtype, bias
+
+  def __call__(self, h: jax.Array, table: jax.Array | None = None) -> jax.Array:
+    """Scores every token.
+
+    Args:
+      h: `[..., D]`.
+      table: the tied `[V, D]`, or None for a table of its own.
+
+    Returns:
+      `[..., V]`.
+    """
+    if table is None:
+      table = hk.get_parameter("w", [self._vocab_size, h.shape[-1]], self._dtype,
+                               self._inits["output"])
+    logits = h @ table.T
+    if self._bias:
+      logits += hk.get_parameter("b", [self._vocab_size], self._dtype, self._inits["output_bias"])
+    return logits

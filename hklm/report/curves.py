@@ -1,0 +1,36 @@
+"""`curves.png`: the losses of a run over its updates."""
+
+import json
+import math
+
+
+def plot(metrics_path: str, png_path: str, unit: str):
+  """Draws the losses in `metrics.jsonl`, in bits per token.
+
+  Args:
+    metrics_path: what `train` wrote.
+    png_path: where the picture goes.
+    unit: what a token is called: `char`, `byte`, `word` or `token`.
+
+  Raises:
+    ImportError: matplotlib (extra `plots`) is not installed.
+  """
+  # No pyplot: it keeps global state and looks for a display.
+  from matplotlib.backends.backend_agg import FigureCanvasAgg
+  from matplotlib.figure import Figure
+
+  with open(metrics_path, encoding="utf-8") as file:
+    rows = [json.loads(line) for line in file]
+  figure = Figure(figsize=(8, 4.5), layout="constrained")
+  FigureCanvasAgg(figure)
+  axes = figure.subplots()
+  for key, label, style in (("train_nats_per_token", "training, with dropout if any", "-"),
+                            ("valid_nats_per_token", "validation", "o-")):
+    points = [(row["step"], row[key] / math.log(2)) for row in rows if key in row]
+    if points:
+      axes.plot(*zip(*points, strict=True), style, label=label, linewidth=1, markersize=4)
+  axes.set_xlabel("update")
+  axes.set_ylabel(f"bits per {unit}")
+  axes.grid(alpha=0.3)
+  axes.legend()
+  figure.savefig(png_path, dpi=120)

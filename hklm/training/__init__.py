@@ -1,0 +1,1 @@
+"""How parameters move: optimisers, the pure update, the loop around it, what it leaves on disk."""

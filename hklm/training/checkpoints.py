@@ -1,0 +1,46 @@
+"""Parameters on disk, through orbax."""
+
+import os
+
+import jax
+import orbax.checkpoint as ocp
+
+from hklm.errors import InputError
+
+
+def save(path: str, params):
+  """Writes parameters to the folder `path`, in place of what it held; done when it returns."""
+  with ocp.StandardCheckpointer() as checkpointer:
+    checkpointer.save(os.path.abspath(path), params, force=True)
+
+
+def restore(path: str, target):
+  """The parameters in the folder `path`, with the structure, shapes and dtypes of `target`.
+
+  Args:
+    path: what `save` wrote.
+    target: a pytree of arrays or `jax.ShapeDtypeStruct`.
+
+  Raises:
+    InputError: nothing there, another structure, another shape or dtype (each named).
+  """
+  path = os.path.abspath(path)
+  if not os.path.isdir(path):
+    raise InputError(f"{path}: no checkpoint; needed: a folder that train wrote")
+  with ocp.StandardCheckpointer() as checkpointer:
+    try:
+      found = checkpointer.metadata(path).item_metadata.tree
+    except (ValueError, OSError, AttributeError) as error:
+      raise InputError(f"{path}: not a readable checkpoint ({error})") from error
+    _compare(path, found, target)
+    return checkpointer.restore(path, target)
+
+
+def _compare(path, found, target):
+  found, target = (
+      {jax.tree_util.keystr(key): (tuple(leaf.shape), str(leaf.dtype))
+       for key, leaf in jax.tree_util.tree_leaves_with_path(tree)} for tree in (found, target))
+  for name in sorted(set(found) | set(target)):
+    if found.get(name) != target.get(name):
+      raise InputError(f"{path}: parameter {name}: found {found.get(name, 'nothing')}, needed "
+                       f"{target.get(name, 'nothing')}; config.json and checkpoint disagree")

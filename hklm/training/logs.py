@@ -1,0 +1,58 @@
+"""What a run says: a progress bar or plain lines on standard error, and metrics.jsonl."""
+
+import json
+import sys
+import time
+from typing import IO
+
+from tqdm import tqdm
+
+PLAIN_SECONDS = 5.0  # between plain lines, where standard error is not a terminal
+
+
+def say(message: str):
+  """One line on standard error, without tearing a progress bar."""
+  tqdm.write(message, file=sys.stderr)
+  sys.stderr.flush()
+
+
+class Progress:
+  """Loss, bits per token, tokens per second and time left: a bar, or lines when piped."""
+
+  def __init__(self, steps: int, unit: str):
+    """Starts the clock.
+
+    Args:
+      steps: updates in all.
+      unit: what a token is called: `char`, `byte`, `word` or `token`.
+    """
+    self._steps, self._unit = steps, unit
+    self._start = self._said = time.monotonic()
+    self._tokens = 0
+    self._bar = tqdm(total=steps, file=sys.stderr, disable=not sys.stderr.isatty(),
+                     dynamic_ncols=True, unit="update")
+
+  def update(self, step: int, nats_per_token: float, bits_per_token: float, tokens: int):
+    """Shows the state after update `step`, with `tokens` more tokens read."""
+    self._tokens += tokens
+    now = time.monotonic()
+    rate = self._tokens / (now - self._start)
+    text = (f"loss {nats_per_token:.4f} nats/{self._unit}  {bits_per_token:.3f} "
+            f"bits/{self._unit}  {rate:,.0f} {self._unit}s/s")
+    if not self._bar.disable:
+      self._bar.set_postfix_str(text, refresh=False)
+      self._bar.update(step - self._bar.n)
+    elif now - self._said >= PLAIN_SECONDS or step == self._steps:
+      self._said = now
+      left = (now - self._start) / step * (self._steps - step)
+      say(f"update {step}/{self._steps}  {text}  {left:.0f} s left")
+
+  def close(self):
+    """Ends the bar."""
+    self._bar.close()
+
+
+def append_jsonl(file: IO[str], **values):
+  """Appends one JSON object as a line, and hands it to the operating system."""
+  file.write(json.dumps(values) + "\n")
+  file.flush()

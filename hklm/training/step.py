@@ -1,0 +1,83 @@
+"""The training state and the pure, compiled update."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from hklm.model import LanguageModel
+from hklm.nn.stack import State
+
+
+class TrainState(NamedTuple):
+  """All that the next update depends on, besides its window.
+
+  Attributes:
+    params: the parameters.
+    opt_state: the optimiser's.
+    state: the model's state after the last window, every leaf `[B, ...]`.
+    key: the run's random key; update n uses `fold_in(key, n)`.
+    step: updates made, int32 `[]`.
+    rate_factor: what the plateau schedule multiplies the rate by, float32 `[]`.
+  """
+
+  params: Any
+  opt_state: Any
+  state: State
+  key: jax.Array
+  step: jax.Array
+  rate_factor: jax.Array
+
+
+class StepMetrics(NamedTuple):
+  """Of one update: `nats` summed over its `tokens`, and the gradient's norm before clipping."""
+
+  nats: jax.Array
+  tokens: jax.Array
+  gradient_norm: jax.Array
+
+
+def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size: int, seed: int
+         ) -> TrainState:
+  """The state before the first update, a function of its arguments alone."""
+  init_key, key = jax.random.split(jax.random.key(seed))
+  params = lm.init(init_key)
+  return TrainState(params, jax.jit(optimizer.init)(params), lm.initial_state(params, batch_size),
+                    key, jnp.int32(0), jnp.float32(1.0))
+
+
+def make_update(lm: LanguageModel, optimizer: optax.GradientTransformation
+                ) -> Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, StepMetrics]]:
+  """The compiled update `(train_state, window [T + 1, B], reset [B]) -> train_state, metrics`.
+
+  It descends the mean over the window's T B tokens of nats plus penalty. Rows of `reset` start from
+  the initial state, made inside the differentiated function so that a learned one gets its
+  gradient; the others go on from the carried state, through which no gradient flows. The training
+  state given is donated: use the one returned.
+  """
+
+  def objective(params, key, window, reset, carried):
+    inputs, targets = window[:-1], window[1:]
+    start = jax.tree.map(
+        lambda fresh, old: jnp.where(_rows(reset, fresh), fresh, jax.lax.stop_gradient(old)),
+        lm.initial_state(params, reset.shape[0]), carried)
+    loss, state = lm.loss(params, key, inputs, targets, start)
+    return (loss.nats + loss.penalty).mean(), (loss.nats.sum(), state)
+
+  def update(train_state: TrainState, window, reset):
+    params, opt_state, carried, key, step, rate_factor = train_state
+    (_, (nats, state)), gradient = jax.value_and_grad(objective, has_aux=True)(
+        params, jax.random.fold_in(key, step), window, reset, carried)
+    updates, opt_state = optimizer.update(gradient, opt_state, params)
+    updates = jax.tree.map(lambda u: u * rate_factor.astype(u.dtype), updates)
+    metrics = StepMetrics(nats, jnp.int32(window[1:].size), optax.tree.norm(gradient))
+    return TrainState(optax.apply_updates(params, updates), opt_state, state, key, step + 1,
+                      rate_factor), metrics
+
+  return jax.jit(update, donate_argnums=0)
+
+
+def _rows(reset, leaf):
+  return reset.reshape(reset.shape + (1,) * (leaf.ndim - 1))

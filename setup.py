@@ -1,0 +1,33 @@
+"""Installs the package `hklm`; the binaries in `experiments/` run from a clone."""
+
+import setuptools
+
+# Lower bounds were installed exactly and passed the suite: see "Oldest versions" in WORKSPACE.md.
+BASE = [
+    "absl-py>=2.1.0",
+    "chex>=0.1.90",
+    "dm-haiku>=0.0.16",
+    "jax>=0.10.0",
+    "jaxlib>=0.10.0",
+    "optax>=0.2.5",
+    "orbax-checkpoint>=0.11.0",
+    "safetensors>=0.5.0",
+    "tokenizers>=0.21.0",
+    "tqdm>=4.66.0",
+]
+
+setuptools.setup(
+    name="hklm",
+    version="0.1.0",
+    description="Modular recurrent language models as pure functions, with Haiku and JAX.",
+    license="Apache-2.0",
+    packages=setuptools.find_packages(include=["hklm", "hklm.*"]),
+    python_requires=">=3.11,<3.14",
+    install_requires=BASE,
+    extras_require={
+        "test": ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9"],
+        "plots": ["matplotlib>=3.9", "tensorboardX>=2.6.2"],
+        "torch": ["torch>=2.6"],
+        "cuda": ["jax[cuda12]>=0.10.0"],
+    },
+)
