@@ -4,14 +4,14 @@ import setuptools
 
 # Lower bounds were installed exactly and passed the suite: see "Oldest versions" in WORKSPACE.md.
 BASE = [
-    "absl-py>=2.1.0",
-    "chex>=0.1.90",
+    "absl-py>=2.3.1",
+    "chex>=0.1.91",
     "dm-haiku>=0.0.16",
     "jax>=0.10.0",
     "jaxlib>=0.10.0",
-    "optax>=0.2.5",
-    "orbax-checkpoint>=0.11.0",
-    "safetensors>=0.5.0",
+    "numpy>=2.1.0",
+    "optax>=0.2.6",
+    "orbax-checkpoint>=0.11.33",
     "tokenizers>=0.21.0",
     "tqdm>=4.66.0",
 ]
@@ -26,7 +26,7 @@ setuptools.setup(
     install_requires=BASE,
     extras_require={
         "test": ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9"],
-        "plots": ["matplotlib>=3.9", "tensorboardX>=2.6.2"],
+        "plots": ["matplotlib>=3.9"],
         "torch": ["torch>=2.6"],
         "cuda": ["jax[cuda12]>=0.10.0"],
     },
