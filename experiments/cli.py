@@ -25,7 +25,8 @@ def run(main, names=()):
     names: the flags it reads. Another one of ours is refused: it would change nothing.
   """
   for stream in (sys.stdout, sys.stderr):
-    stream.reconfigure(encoding="utf-8")  # whatever the locale: text is UTF-8
+    # Whatever the locale, text is UTF-8; a path that is not can still be named in a message.
+    stream.reconfigure(encoding="utf-8", errors="backslashreplace")
   # absl's default would print the progress notes of libraries among ours.
   logging.set_verbosity(logging.WARNING)
   app.run(lambda unused_argv: _guarded(main),

@@ -14,7 +14,8 @@ FLAGS = flags.FLAGS
 
 TEXT = ("corpus", "encoding")
 MODEL = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name != "vocab_size")
-TOKENIZER = ("tokenizer", *(f.name for f in dataclasses.fields(TokenizerConfig) if f.name != "kind"))
+TOKENIZER = ("tokenizer",
+             *(f.name for f in dataclasses.fields(TokenizerConfig) if f.name != "kind"))
 TRAINING = tuple(f.name for f in dataclasses.fields(TrainConfig)
                  if f.name not in ("model", "tokenizer"))
 
@@ -90,13 +91,15 @@ for _config in (ModelConfig, TokenizerConfig, TrainConfig):
 
 def train_config() -> TrainConfig:
   """The configuration that the flags describe."""
-  model = {name: FLAGS[name].value for name in MODEL}
   if FLAGS["dropout"].present:
-    model |= {name: FLAGS.dropout for name in ("input_dropout", "layer_dropout", "output_dropout")
-              if not FLAGS[name].present}
+    for name in ("input_dropout", "layer_dropout", "output_dropout"):
+      if not FLAGS[name].present:
+        FLAGS[name].value = FLAGS.dropout  # set, so that `serialize` writes what was used
+  model = {name: FLAGS[name].value for name in MODEL}
   tokenizer = {name: FLAGS[name].value for name in TOKENIZER}
   return TrainConfig(
-      model=ModelConfig(**model), tokenizer=TokenizerConfig(tokenizer.pop("tokenizer"), **tokenizer),
+      model=ModelConfig(**model),
+      tokenizer=TokenizerConfig(tokenizer.pop("tokenizer"), **tokenizer),
       **{name: FLAGS[name].value for name in TRAINING})
 
 

@@ -9,7 +9,6 @@ import sys
 import jax
 from absl import flags as absl_flags
 
-import hklm
 from experiments import cli, flags
 from hklm.errors import InputError
 from hklm.inference.generate import generate_stream
@@ -33,6 +32,8 @@ NAMES = ("run_dir", "checkpoint", "prompt", "length", "temperature", "top_k", "t
 
 def main():
   """Flags to run to `generate_stream`, printed while it goes on."""
+  if not 0 <= FLAGS.seed < 2**32:
+    raise InputError(f"--seed={FLAGS.seed} is out of range; needed: 0 to 2**32 - 1")
   cli.announce_device()
   run = cli.load_run()
   prompt = run.tokenizer.encode(FLAGS.prompt).tolist()

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -85,18 +86,20 @@ def create(path: str, config: TrainConfig, tokenizer, overwrite: bool = False,
     Its absolute path.
   """
   path = check_free(path, overwrite)
-  new = f"{path}.new"
-  shutil.rmtree(new, ignore_errors=True)
-  os.makedirs(new)
-  values = configs.to_json(config) | {"tokenizer_fingerprint": tokenizer.fingerprint}
-  texts = {"config.json": json.dumps(values, indent=1) + "\n"} | dict(files or {})
-  for name, text in texts.items():
-    with open(os.path.join(new, name), "w", encoding="utf-8") as file:
-      file.write(text)
-  tokenizers.save(tokenizer, os.path.join(new, "tokenizer.json"))
-  if os.path.isdir(path):
-    shutil.rmtree(path)
-  os.rename(new, path)
+  parent, name = os.path.split(path)
+  os.makedirs(parent, exist_ok=True)
+  with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=parent) as folder:
+    new = os.path.join(folder, name)
+    os.mkdir(new)  # with the usual permissions, which the temporary folder has not
+    values = configs.to_json(config) | {"tokenizer_fingerprint": tokenizer.fingerprint}
+    texts = {"config.json": json.dumps(values, indent=1) + "\n"} | dict(files or {})
+    for file_name, text in texts.items():
+      with open(os.path.join(new, file_name), "w", encoding="utf-8") as file:
+        file.write(text)
+    tokenizers.save(tokenizer, os.path.join(new, "tokenizer.json"))
+    if os.path.isdir(path):
+      shutil.rmtree(path)
+    os.rename(new, path)
   return path
 
 

@@ -101,7 +101,7 @@ def prepare_text(config: TrainConfig, corpus: corpora.Corpus | Sequence[str],
   kind = config.tokenizer.kind
   raw, whole = kind == "byte", _opened(corpus)
   valid_fraction = 0.0 if valid_corpus else config.valid_fraction
-  train_part, valid_part, test_part = whole.split(
+  train_part, valid_part, _ = whole.split(
       valid_fraction, config.test_fraction, raw, at_lines=kind in ("word", "bpe"))
   sources = [train_part]
   if valid_corpus:

@@ -3,12 +3,11 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hklm.data import streams as data_streams
-from hklm.ids import check_ids
 from hklm.errors import InputError
+from hklm.ids import check_ids
 from hklm.metrics import Metrics
 from hklm.model import LanguageModel
 
@@ -32,7 +31,7 @@ def evaluate(lm: LanguageModel, params, ids, window: int = 256, streams: int = 1
   Raises:
     InputError: fewer than two tokens, an id outside the vocabulary, a result that is not finite.
 
-  >>> import hklm
+  >>> import hklm, jax.numpy as jnp
   >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2))
   >>> zeros = jax.tree.map(jnp.zeros_like, lm.init(jax.random.key(0)))
   >>> metrics = evaluate(lm, zeros, [0, 1, 2, 3, 0])

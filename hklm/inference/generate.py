@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hklm.ids import check_ids
 from hklm.errors import InputError
+from hklm.ids import check_ids
 from hklm.model import LanguageModel
 
 CHUNK = 64  # steps, and tokens of the prompt, per compiled call: no length compiles anew
@@ -57,14 +57,21 @@ def generate_stream(lm: LanguageModel, params, key, length: int, prompt: Sequenc
                     chunk: int = CHUNK) -> Iterator[np.ndarray]:
   """As `generate`, a few steps at a time: yields int32 `[at most chunk, B]`.
 
-  Ends early when every sample has met `stop`. The chunk size never changes the tokens.
+  Ends early when every sample has met `stop`. The chunk size never changes the tokens. What is out
+  of range is refused here, before the first tokens are asked for.
   """
   _check(lm, length, temperature, top_k, top_p, batch_size, stop)
-  logits, state = _read_prompt(lm, params, prompt, batch_size)
-  done = jnp.zeros([batch_size], bool)
   filters = None
   if top_k is not None or top_p is not None:
-    filters = (jnp.int32(top_k or lm.config.vocab_size), jnp.float32(1.0 if top_p is None else top_p))
+    filters = (jnp.int32(lm.config.vocab_size if top_k is None else top_k),
+               jnp.float32(1.0 if top_p is None else top_p))
+  logits, state = _read_prompt(lm, params, prompt, batch_size)
+  return _chunks(lm, params, key, length, logits, state, temperature, filters, stop, chunk)
+
+
+def _chunks(lm, params, key, length, logits, state, temperature, filters, stop, chunk):
+  """The chunks of `generate_stream`, from the logits and the state after the prompt."""
+  done = jnp.zeros([len(logits)], bool)
   for start in range(0, length, chunk):
     steps = min(chunk, length - start)
     tokens, finite, logits, state, done = _sample_steps(

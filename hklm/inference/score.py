@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from hklm.errors import InputError
+from hklm.ids import check_ids
 from hklm.model import LanguageModel
 
 BATCH = 16  # lines scored side by side
@@ -62,6 +63,8 @@ def score(lm: LanguageModel, params, tokenizer, lines: Sequence[str]
   2 0 d 0 1 2.0
   """
   encodings = [tokenizer.encode_with_offsets(line) for line in lines]
+  for encoding in encodings:
+    check_ids(encoding.ids, lm.config.vocab_size)
   bits = {}
   for group in _groups([len(encoding.ids) for encoding in encodings]):
     for line, values in zip(group, _group_bits(lm, params, [encodings[n].ids for n in group]),
