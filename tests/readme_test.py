@@ -1,0 +1,57 @@
+"""README says only what runs: its Python examples, with what they print, and its commands."""
+
+import contextlib
+import io
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+from absl.testing import absltest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+  return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+class ReadmeTest(absltest.TestCase):
+
+  def test_python_examples_print_what_stands_below_them(self):
+    pairs = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", README,
+                       re.MULTILINE | re.DOTALL)
+    self.assertGreaterEqual(len(pairs), 3)
+    names = {}
+    with contextlib.chdir(self.create_tempdir().full_path):
+      for code, expected in pairs:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+          exec(compile(code, "README.md", "exec"), names)
+        self.assertEqual(printed.getvalue(), expected)
+
+  def test_the_cell_of_ones_own_is_the_file(self):
+    code = (ROOT / "experiments" / "own_cell.py").read_text(encoding="utf-8")
+    self.assertIn(code[code.index("class MinimalGatedUnit"):], "".join(_blocks("python")))
+
+  def test_commands_run(self):
+    """Every command of a program, in order, the training ones cut to a few updates."""
+    lines = [line for block in _blocks("sh") for line in block.splitlines()
+             if line.startswith(".venv/bin/python -m experiments.")]
+    self.assertGreaterEqual(len(lines), 5)
+    place = self.create_tempdir().full_path
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for line in lines:
+      command = [sys.executable, *shlex.split(line)[1:]]
+      if "experiments.train" in line:
+        command += ["--steps=5", "--hidden_size=16"]
+      done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+      self.assertEqual(done.returncode, 0, f"{line}\n{done.stderr}")
+      self.assertNotEmpty(done.stdout.strip())
+
+
+if __name__ == "__main__":
+  absltest.main()
