@@ -73,6 +73,7 @@ _HELP = {
     "schedule": "constant, cosine, step or plateau.",
     "warmup": "Updates over which the rate rises from 0.",
     "decay_rate": "What step and plateau schedules multiply the rate by.",
+    "decay_start": "Epochs before the first decay of the step schedule; 0: as --decay_every.",
     "decay_every": "Epochs between decays of the step schedule.",
     "eval_every": "Updates between validations; 0: once an epoch.",
     "checkpoint_every": "Updates between savings of the last parameters; 0: at the end.",

@@ -4,7 +4,6 @@ They hold plain values and tuples only, compare and hash by value, and survive J
 """
 
 import dataclasses
-import json
 import math
 import typing
 
@@ -154,10 +153,12 @@ class TrainConfig:
     weight_decay: L2 gradient added after clipping (torch's), decoupled for `adamw`.
     clip: largest global norm of the gradient; 0: none.
     clip_elementwise: largest magnitude of a gradient's element, before `clip`; 0: none.
-    schedule: `constant`, `cosine` (to 0 at the last update), `step` (times `decay_rate` every
-      `decay_every` epochs), `plateau` (times `decay_rate` when a validation is not the best).
+    schedule: `constant`, `cosine` (to 0 at the last update), `step` (times `decay_rate` after
+      `decay_start` epochs and every `decay_every` from then on), `plateau` (times `decay_rate` when
+      a validation is not the best).
     warmup: updates over which the rate rises linearly from 0, before the schedule.
     decay_rate: see `schedule`.
+    decay_start: see `schedule`, in epochs; 0: `decay_every`.
     decay_every: see `schedule`, in epochs.
     eval_every: updates between validations; 0: once an epoch.
     checkpoint_every: updates between savings of the last parameters; 0: at the end.
@@ -174,10 +175,10 @@ class TrainConfig:
   test_fraction: float = 0.0
   batch_size: int = 32
   bptt: int = 64
-  epochs: int = 10
+  epochs: int = 8
   steps: int = 0
   optimizer: str = "adam"
-  learning_rate: float = 0.003
+  learning_rate: float = 0.005
   momentum: float = 0.9
   rms_decay: float = 0.95
   weight_decay: float = 0.0
@@ -186,6 +187,7 @@ class TrainConfig:
   schedule: str = "cosine"
   warmup: int = 0
   decay_rate: float = 0.5
+  decay_start: int = 0
   decay_every: int = 1
   eval_every: int = 0
   checkpoint_every: int = 0
@@ -195,13 +197,14 @@ class TrainConfig:
     _check_types(self)
     _one_of(self, optimizer=OPTIMIZERS, schedule=SCHEDULES)
     _at_least(self, 1, "batch_size", "bptt", "epochs", "decay_every")
-    _at_least(self, 0, "steps", "warmup", "eval_every", "checkpoint_every", "weight_decay", "clip",
-              "clip_elementwise")
+    _at_least(self, 0, "steps", "warmup", "decay_start", "eval_every", "checkpoint_every",
+              "weight_decay", "clip", "clip_elementwise")
     _finite(self, "learning_rate", "weight_decay", "clip", "clip_elementwise", "decay_rate")
     _rates(self, "valid_fraction", "test_fraction", "momentum", "rms_decay")
     for name in ("learning_rate", "decay_rate"):
       if not getattr(self, name) > 0:
-        raise InputError(f"--{name}={getattr(self, name)} is out of range; needed: a number above 0")
+        raise InputError(f"--{name}={getattr(self, name)} is out of range; needed: a number above "
+                         "0")
     if self.valid_fraction + self.test_fraction >= 1:
       raise InputError(f"--valid_fraction={self.valid_fraction} and --test_fraction="
                        f"{self.test_fraction} leave nothing to train on; lower one of them")
@@ -212,6 +215,7 @@ class TrainConfig:
 def to_json(config) -> dict:
   """A config as JSON values, with the format version; `from_json` reads it back.
 
+  >>> import json
   >>> from_json(TrainConfig, json.loads(json.dumps(to_json(TrainConfig(seed=3))))).seed
   3
   """

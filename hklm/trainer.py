@@ -63,6 +63,8 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   True
   """
   run_dir = runs.check_free(run_dir, overwrite)
+  if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
+    config = dataclasses.replace(config, valid_fraction=0.0)
   text = prepare_text(config, corpus, valid_corpus)
   config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
   lm = language_model(config.model, cell)

@@ -98,7 +98,7 @@ def filter_logits(logits: jax.Array, top_k: jax.Array, top_p: jax.Array) -> jax.
   logits = jnp.where(rank < top_k, logits, -jnp.inf)
   probability = jnp.take_along_axis(jax.nn.softmax(logits, axis=-1), order, axis=-1)
   before = jnp.cumsum(probability, axis=-1) - probability  # what likelier tokens hold together
-  kept = (before < top_p).at[:, 0].set(True)
+  kept = ((before < top_p) | (top_p >= 1)).at[:, 0].set(True)  # p = 1: whatever the sum rounds to
   return jnp.where(jnp.take_along_axis(kept, rank, axis=-1), logits, -jnp.inf)
 
 

@@ -22,18 +22,22 @@ def restore(path: str, target):
     target: a pytree of arrays or `jax.ShapeDtypeStruct`.
 
   Raises:
-    InputError: nothing there, another structure, another shape or dtype (each named).
+    InputError: nothing there, something damaged, another structure, another shape or dtype (each
+      named).
   """
   path = os.path.abspath(path)
   if not os.path.isdir(path):
     raise InputError(f"{path}: no checkpoint; needed: a folder that train wrote")
   with ocp.StandardCheckpointer() as checkpointer:
     try:
-      found = checkpointer.metadata(path).item_metadata.tree
-    except (ValueError, OSError, AttributeError) as error:
-      raise InputError(f"{path}: not a readable checkpoint ({error})") from error
-    _compare(path, found, target)
-    return checkpointer.restore(path, target)
+      _compare(path, checkpointer.metadata(path).item_metadata.tree, target)
+      return checkpointer.restore(path, target)
+    except InputError:
+      raise
+    except Exception as error:  # damage shows as whatever the part of orbax that met it raises
+      reason = " ".join(f"{type(error).__name__}: {error}".split())
+      raise InputError(f"{path}: not a readable checkpoint ({reason:.200}); needed: a folder that "
+                       "train wrote") from error
 
 
 def _compare(path, found, target):

@@ -1,5 +1,6 @@
 """`TrainConfig -> optax`: the chain of gradient transformations and the schedule of the rate."""
 
+import jax.numpy as jnp
 import optax
 
 from hklm.config import TrainConfig
@@ -11,7 +12,8 @@ def optimizer(config: TrainConfig, steps: int, steps_per_epoch: int
   """Clips, adds L2, scales by the optimiser's rule, then by minus the rate.
 
   The order is torch's: the L2 gradient joins the clipped gradient; `adamw` decays the parameters
-  themselves instead (Loshchilov and Hutter 2019, algorithm 2).
+  themselves instead (Loshchilov and Hutter 2019, algorithm 2). Every epsilon is 1e-8, added to a
+  root and not under it: gradients of a mean over tokens are small.
 
   Args:
     config: the training configuration.
@@ -31,7 +33,7 @@ def optimizer(config: TrainConfig, steps: int, steps_per_epoch: int
       "momentum": [decay, optax.trace(config.momentum)],
       "adam": [decay, optax.scale_by_adam()],
       "adamw": [optax.scale_by_adam(), decay],
-      "rmsprop": [decay, optax.scale_by_rms(config.rms_decay)],
+      "rmsprop": [decay, optax.scale_by_rms(config.rms_decay, eps_in_sqrt=False)],
   }
   clips = []
   if config.clip_elementwise:
@@ -59,13 +61,20 @@ def schedule(config: TrainConfig, steps: int, steps_per_epoch: int) -> optax.Sch
       "constant": optax.constant_schedule(peak),
       "plateau": optax.constant_schedule(peak),
       "cosine": optax.cosine_decay_schedule(peak, remaining),
-      "step": optax.exponential_decay(peak, config.decay_every * steps_per_epoch,
-                                      config.decay_rate, staircase=True),
+      "step": _staircase(config, steps_per_epoch),
   }[config.schedule]
   if not config.warmup:
     return after
-  if config.schedule == "step":  # its epochs are counted from the first update, warm-up included
-    whole = after
-    after = lambda step: whole(step + config.warmup)  # noqa: E731
   rise = optax.linear_schedule(0.0, peak, config.warmup)
   return optax.join_schedules([rise, after], [config.warmup])
+
+
+def _staircase(config: TrainConfig, steps_per_epoch: int) -> optax.Schedule:
+  # Epochs are counted from the first update; `step` from the end of the warm-up.
+  first = (config.decay_start or config.decay_every) * steps_per_epoch - config.warmup
+
+  def rate(step):
+    decays = jnp.maximum(0, 1 + (step - first) // (config.decay_every * steps_per_epoch))
+    return config.learning_rate * config.decay_rate ** decays
+
+  return rate
