@@ -1,0 +1,1 @@
+"""Text to numbers: corpora, tokenizers, id files and windows. Knows nothing of models."""

@@ -1,0 +1,121 @@
+"""Ids to windows: contiguous streams for training, and a cover of all targets for evaluation.
+
+Everything is time-major. Windows overlap by one token: `inputs = w[:-1]`, `targets = w[1:]`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from hklm.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Streams:
+  """B contiguous streams side by side, in windows of T targets.
+
+  Of N ids every stream has `L = (N - 1) // B` targets: stream b is `ids[b L : b L + L + 1]`. It
+  shares its last token, a target only, with the first of the next. Window i follows window i - 1 in
+  every stream, so that a recurrent state carries over; any window can be had by its number, so that
+  a run can resume.
+
+  Attributes:
+    ids: `[N]`, an array or memory map.
+    batch_size: B.
+    length: T, targets in a window; the last window may have fewer.
+
+  Raises:
+    InputError: fewer than `B * T + 1` ids.
+
+  >>> streams = Streams(np.arange(12), batch_size=2, length=3)
+  >>> len(streams), streams.left_out
+  (2, 1)
+  >>> streams[0].T.tolist()
+  [[0, 1, 2, 3], [5, 6, 7, 8]]
+  >>> streams[1].T.tolist()
+  [[3, 4, 5], [8, 9, 10]]
+  """
+
+  ids: np.ndarray
+  batch_size: int
+  length: int
+
+  def __post_init__(self):
+    if self.batch_size < 1 or self.length < 1:
+      raise InputError(f"found --batch_size={self.batch_size} --bptt={self.length}, needed at "
+                       "least 1 each")
+    needed = self.batch_size * self.length + 1
+    if len(self.ids) < needed:
+      raise InputError(
+          f"found {len(self.ids)} tokens, needed {needed} for --batch_size={self.batch_size} "
+          f"--bptt={self.length}; lower one of them, or give more text")
+
+  @property
+  def targets(self) -> int:
+    """L, targets in each stream."""
+    return (len(self.ids) - 1) // self.batch_size
+
+  @property
+  def left_out(self) -> int:
+    """Targets at the end that no stream has, in an epoch."""
+    return len(self.ids) - 1 - self.batch_size * self.targets
+
+  def __len__(self) -> int:
+    return -(-self.targets // self.length)
+
+  def __getitem__(self, window: int) -> np.ndarray:
+    """Window number `window`: int32 `[t + 1, B]`, t = T but for the last."""
+    if not 0 <= window < len(self):
+      raise IndexError(f"found window {window}, needed 0 to {len(self) - 1}")
+    start = window * self.length
+    times = np.arange(start, min(start + self.length, self.targets) + 1)
+    starts = np.arange(self.batch_size) * self.targets
+    return self.ids[times[:, None] + starts].astype(np.int32)
+
+
+def cover(ids: np.ndarray, streams: int,
+          window: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+  """Windows of S streams that together score each of the N - 1 targets exactly once.
+
+  Stream s has the targets from `s * ceil((N - 1) / S)` on; the last streams may be shorter, even
+  empty. All windows have one shape, for one compilation; what is padded (with id 0) is masked.
+
+  Args:
+    ids: `[N]`, an array or memory map.
+    streams: S.
+    window: T, targets in a window.
+
+  Returns:
+    An iterator over `(tokens, mask)`: int32 `[T + 1, S]`, bool `[T, S]`. `mask[t, s]` says that
+    `tokens[t + 1, s]` is a target with its input `tokens[t, s]`.
+
+  Raises:
+    InputError: fewer than 2 ids.
+
+  >>> for tokens, mask in cover(np.arange(1, 7), streams=2, window=2):
+  ...   print(tokens.T.tolist(), mask.T.astype(int).tolist())
+  [[1, 2, 3], [4, 5, 6]] [[1, 1], [1, 1]]
+  [[3, 4, 0], [0, 0, 0]] [[1, 0], [0, 0]]
+  """
+  if streams < 1 or window < 1:
+    raise InputError(f"found {streams} streams and a window of {window}, needed at least 1 each")
+  if len(ids) < 2:
+    raise InputError(f"nothing to score: found {len(ids)} tokens, needed at least 2, the first of "
+                     "which is only read")
+  return _cover(ids, streams, window)
+
+
+def _cover(ids, streams, window):
+  targets = len(ids) - 1
+  each = -(-targets // streams)
+  starts = np.arange(streams) * each
+  ends = np.minimum(starts + each, targets)
+  for start in range(0, each, window):
+    places = start + np.arange(window + 1)[:, None] + starts
+    mask = places[:-1] < ends
+    # A stream reads one token more than it has targets, and nothing if it has none.
+    read = np.concatenate([mask[:1], mask])
+    tokens = np.zeros(places.shape, np.int32)
+    tokens[read] = ids[places[read]]
+    yield tokens, mask

@@ -1,0 +1,25 @@
+"""Runs the examples in the docstrings of every module of the package."""
+
+import doctest
+import importlib
+import pkgutil
+
+from absl.testing import absltest
+
+import hklm
+
+
+class DoctestTest(absltest.TestCase):
+
+  def test_examples(self):
+    examples = 0
+    for module in pkgutil.walk_packages(hklm.__path__, "hklm."):
+      with self.subTest(module.name):
+        result = doctest.testmod(importlib.import_module(module.name))
+        self.assertEqual(result.failed, 0)
+        examples += result.attempted
+    self.assertGreater(examples, 100)
+
+
+if __name__ == "__main__":
+  absltest.main()

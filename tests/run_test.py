@@ -1,0 +1,254 @@
+"""The run directory holds all there is to know, and refuses what does not belong to it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import hklm
+from hklm import run as runs
+from hklm.data import tokenizers
+from hklm.errors import InputError
+from tests import oracle
+
+CONFIG = hklm.TrainConfig(
+    hklm.ModelConfig(vocab_size=4, embedding_size=3, hidden_size=5, init="uniform:0.1,bias=zeros"),
+    learning_rate=0.5, seed=7)
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def char_tokenizer(alphabet):
+  return tokenizers.build(hklm.TokenizerConfig("char"), [alphabet])
+
+
+TOKENIZER, OTHER = char_tokenizer("abcd"), char_tokenizer("abcx")  # of one size
+
+
+def parameters(scale):
+  lm = hklm.language_model(CONFIG.model)
+  return oracle.random_like(jax.eval_shape(lm.init, jax.random.key(0)), scale=scale)
+
+
+def listing(folder):
+  """Every path below a folder, with the contents of files."""
+  return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+          for path in sorted(pathlib.Path(folder).rglob("*"))}
+
+
+class RunTestCase(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.folder = self.enter_context(tempfile.TemporaryDirectory())
+    self.path = os.path.join(self.folder, "run")
+
+  def write(self, path=None, tokenizer=TOKENIZER, **scales):
+    """A run whose checkpoints hold parameters of these scales."""
+    path = runs.create(path or self.path, CONFIG, tokenizer)
+    for name, scale in scales.items():
+      runs.write_checkpoint(path, name, parameters(scale), tokenizer)
+    return path
+
+  def assert_refused(self, message, *args, **kwargs):
+    with self.assertRaisesRegex(InputError, message) as caught:
+      hklm.load_run(*(args or [self.path]), **kwargs)
+    self.assertNotIn("\n", str(caught.exception))
+
+
+class LoadTest(RunTestCase):
+
+  def test_everything_comes_back_bit_for_bit(self):
+    self.write(best=1.0)
+    run = hklm.load_run(self.path)
+    chex.assert_trees_all_equal(run.params, parameters(1.0), strict=True)
+    self.assertEqual(run.config, CONFIG)
+    self.assertEqual(run.tokenizer, TOKENIZER)
+    self.assertEqual(run.path, self.path)
+    self.assertIs(run.lm, hklm.language_model(CONFIG.model))
+
+  def test_best_before_last_unless_asked(self):
+    self.write(best=1.0, last=2.0)
+    for checkpoint, scale in (("", 1.0), ("best", 1.0), ("last", 2.0)):
+      chex.assert_trees_all_equal(hklm.load_run(self.path, checkpoint).params, parameters(scale))
+
+  def test_last_where_there_was_no_validation(self):
+    self.write(last=2.0)
+    chex.assert_trees_all_equal(hklm.load_run(self.path).params, parameters(2.0))
+    self.assert_refused("checkpoints/best: no checkpoint", self.path, "best")
+
+  def test_in_another_process_and_by_a_relative_path(self):
+    self.write(best=1.0)
+    code = ("import hklm, jax, numpy as np; run = hklm.load_run('run'); "
+            "[print(np.asarray(leaf).tobytes().hex()) for leaf in jax.tree.leaves(run.params)]")
+    done = subprocess.run([sys.executable, "-c", code], cwd=self.folder, capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=300)
+    expected = [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(parameters(1.0))]
+    self.assertEqual(done.stdout.split(), expected, done.stderr)
+
+  def test_a_moved_run_is_still_whole(self):
+    self.write(best=1.0)
+    moved = shutil.move(self.path, os.path.join(self.folder, "moved to é"))
+    chex.assert_trees_all_equal(hklm.load_run(moved).params, parameters(1.0))
+
+
+class RefusedTest(RunTestCase):
+
+  def test_checkpoint_names(self):
+    self.write(best=1.0)
+    self.assert_refused("--checkpoint=newest is unknown; needed: best or last", self.path, "newest")
+
+  def test_not_a_run(self):
+    self.assert_refused(f"^{self.path}/config.json is not there; needed: --run_dir with what train")
+    os.mkdir(self.path)
+    self.assert_refused("config.json is not there")
+
+  def test_a_tokenizer_of_another_run_of_the_same_size(self):
+    self.write(best=1.0)
+    other = self.write(os.path.join(self.folder, "other"), OTHER, best=1.0)
+    self.assertEqual(OTHER.vocab_size, TOKENIZER.vocab_size)
+    shutil.copy(os.path.join(other, "tokenizer.json"), self.path)
+    self.assert_refused("tokenizer.json has fingerprint .* needed: the run's own tokenizer")
+
+  def test_a_checkpoint_of_another_run_of_the_same_size(self):
+    self.write(best=1.0)
+    other = self.write(os.path.join(self.folder, "other"), OTHER, best=1.0)
+    shutil.rmtree(runs.checkpoint_path(self.path, "best"))
+    shutil.copytree(runs.checkpoint_path(other, "best"), runs.checkpoint_path(self.path, "best"))
+    self.assert_refused("checkpoints/best: made with another tokenizer")
+
+  @parameterized.named_parameters(
+      ("empty", lambda text: "", "config.json: not JSON"),
+      ("cut", lambda text: text[:len(text) // 2], "config.json: not JSON"),
+      ("list", lambda text: "[1]", "config.json: found list, needed a JSON object"),
+      ("format", lambda text: text.replace('"format": 1', '"format": 2'), "found format 2"),
+      ("unknown", lambda text: text.replace('"seed"', '"sed": 1, "seed"'), "unknown fields sed"),
+      ("missing", lambda text: text.replace(' "seed": 7,', ""), "missing fields seed"),
+      ("nested", lambda text: text.replace('"hidden_size"', '"width"'),
+       "ModelConfig: unknown fields width; missing fields hidden_size"),
+      ("type", lambda text: text.replace('"seed": 7', '"seed": "7"'), "seed: found '7', needed int"),
+      ("value", lambda text: text.replace('"adam"', '"adagrad"'), "--optimizer=adagrad is unknown"),
+      ("fingerprint", lambda text: text.replace("tokenizer_fingerprint", "fingerprint"),
+       "unknown fields fingerprint"),
+      ("size", lambda text: text.replace('"hidden_size": 5', '"hidden_size": 6'),
+       r"parameter .*\['head'\]\['w'\]: found .*\(4, 5\).*needed .*\(4, 6\).*disagree"))
+  def test_a_damaged_config(self, damage, message):
+    self.write(best=1.0)
+    config = pathlib.Path(self.path, "config.json")
+    text = config.read_text()
+    config.write_text(damage(text))
+    self.assertNotEqual(config.read_text(), text)
+    self.assert_refused(message)
+
+  @parameterized.parameters("tokenizer.json", "config.json", "checkpoints")
+  def test_a_part_that_is_missing_or_empty(self, name):
+    self.write(best=1.0)
+    part = os.path.join(self.path, name)
+    if name == "checkpoints":
+      shutil.rmtree(part)
+      self.assert_refused(name)
+      os.makedirs(os.path.join(part, "best"))
+      self.assert_refused("checkpoints/best: not a readable checkpoint")
+    else:
+      os.remove(part)
+      self.assert_refused(f"{name}.*needed: ")
+      pathlib.Path(part).touch()
+      self.assert_refused(f"{name}: not JSON")
+
+  @parameterized.parameters(jnp.nan, jnp.inf)
+  def test_parameters_that_are_not_finite(self, value):
+    self.write()
+    bad = parameters(1.0)
+    bad["lstm_0"]["w_hh"] = bad["lstm_0"]["w_hh"].at[1, 1].set(value)
+    runs.write_checkpoint(self.path, "best", bad, TOKENIZER)
+    self.assert_refused(r"parameter \['lstm_0'\]\['w_hh'\] is not finite; the run has diverged")
+
+  def test_a_cell_that_cannot_be_imported(self):
+    model = dataclasses.replace(CONFIG.model, cell="no_such_module:cell")
+    runs.create(self.path, dataclasses.replace(CONFIG, model=model), TOKENIZER)
+    self.assert_refused("--cell=no_such_module:cell: No module named")
+
+
+class CreateTest(RunTestCase):
+
+  def test_what_is_written(self):
+    path = runs.create(self.path, CONFIG, TOKENIZER, files={"train.flags": "--seed=é\n"})
+    self.assertEqual(path, self.path)
+    self.assertEqual(sorted(os.listdir(path)), ["config.json", "tokenizer.json", "train.flags"])
+    written = json.loads(pathlib.Path(path, "config.json").read_text())
+    self.assertEqual(written["format"], 1)
+    self.assertEqual(written["tokenizer_fingerprint"], TOKENIZER.fingerprint)
+    self.assertEqual(pathlib.Path(path, "train.flags").read_text("utf-8"), "--seed=é\n")
+    self.assertEqual(os.listdir(self.folder), ["run"])
+    os.mkdir(os.path.join(self.folder, "plain"))
+    self.assertEqual(os.stat(path).st_mode, os.stat(os.path.join(self.folder, "plain")).st_mode)
+
+  def test_an_empty_folder_and_missing_parents_are_fine(self):
+    os.mkdir(self.path)
+    runs.create(self.path, CONFIG, TOKENIZER)
+    runs.create(os.path.join(self.folder, "a", "b", "c"), CONFIG, TOKENIZER)
+
+  def test_a_run_is_replaced_only_when_asked(self):
+    self.write(best=1.0)
+    before = listing(self.folder)
+    with self.assertRaisesRegex(InputError, f"{self.path} holds a run; give another --run_dir, or "
+                                            "--overwrite to replace it"):
+      runs.create(self.path, CONFIG, OTHER)
+    self.assertEqual(listing(self.folder), before)
+    runs.create(self.path, CONFIG, OTHER, overwrite=True)
+    self.assertEqual(sorted(os.listdir(self.path)), ["config.json", "tokenizer.json"])
+    self.assertEqual(tokenizers.load(os.path.join(self.path, "tokenizer.json")), OTHER)
+
+  @parameterized.product(overwrite=[False, True], kind=["file", "folder", "link"])
+  def test_what_is_not_a_run_is_never_replaced(self, overwrite, kind):
+    if kind == "folder":
+      os.mkdir(self.path)
+      pathlib.Path(self.path, "thesis.txt").write_text("years of work")
+    elif kind == "file":
+      pathlib.Path(self.path).write_text("years of work")
+    else:
+      os.symlink("nowhere", self.path)
+    before = listing(self.folder)
+    with self.assertRaisesRegex(InputError, "is there and is not a run directory"):
+      runs.create(self.path, CONFIG, TOKENIZER, overwrite)
+    self.assertEqual(listing(self.folder), before)
+
+  def test_neighbours_are_left_alone(self):
+    neighbours = [self.path + suffix for suffix in (".new", ".tmp", "1")]
+    for neighbour in neighbours:
+      os.mkdir(neighbour)
+      pathlib.Path(neighbour, "thesis.txt").write_text("years of work")
+    runs.create(self.path, CONFIG, TOKENIZER)
+    runs.create(self.path, CONFIG, TOKENIZER, overwrite=True)
+    for neighbour in neighbours:
+      self.assertEqual(os.listdir(neighbour), ["thesis.txt"])
+
+  def test_a_failure_leaves_nothing_and_the_old_run_whole(self):
+    self.write(best=1.0)
+    before = listing(self.folder)
+    for path in (self.path, os.path.join(self.folder, "another")):
+      with self.assertRaises(OSError):
+        runs.create(path, CONFIG, OTHER, overwrite=True, files={"no/such/folder": ""})
+      self.assertEqual(listing(self.folder), before)
+
+  def test_next_free(self):
+    root = os.path.join(self.folder, "runs")
+    self.assertEqual(runs.next_free(root), os.path.join(root, "1"))
+    for name in ("1", "2", "4"):
+      os.makedirs(os.path.join(root, name))
+    self.assertEqual(runs.next_free(root), os.path.join(root, "3"))
+    pathlib.Path(root, "3").touch()
+    self.assertEqual(runs.next_free(root), os.path.join(root, "5"))
+
+
+if __name__ == "__main__":
+  absltest.main()

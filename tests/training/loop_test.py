@@ -1,0 +1,161 @@
+"""The loop: when its hooks are called, with what, and that they change nothing."""
+
+import itertools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import hklm
+from hklm.errors import InputError
+from hklm.metrics import Metrics
+from hklm.training import loop, optimizers, step
+
+B = 2
+WINDOWS = [np.full([3, B], n, np.int32) for n in range(4)]
+
+
+def counting_update(nats=lambda n: float(n), norm=lambda n: 0.5):
+  """An update without a model: its parameter counts updates, `seen` keeps windows and resets."""
+  seen = []
+
+  def update(state, window, reset):
+    n = int(state.step) + 1
+    seen.append((int(window[0, 0]), reset.tolist()))
+    state = state._replace(params=jnp.int32(n), step=jnp.int32(n))
+    return state, step.StepMetrics(jnp.float32(nats(n)), jnp.int32(4), jnp.float32(norm(n)))
+
+  start = step.TrainState(jnp.int32(0), (), (), jax.random.key(0), jnp.int32(0), jnp.float32(1))
+  return update, start, seen
+
+
+class Recorder:
+  """Hooks that write down what they were called with."""
+
+  def __init__(self, losses=(), validates=True):
+    self.logged, self.validated, self.best, self.last = [], [], [], []
+    self._losses = itertools.chain(losses, itertools.repeat(5.0))
+    self.hooks = loop.Hooks(
+        log=lambda *args: self.logged.append(args),
+        validate=self._validate if validates else None,
+        save_best=lambda params: self.best.append(int(params)),
+        save_last=lambda params: self.last.append(int(params)))
+
+  def _validate(self, step_, params):
+    self.validated.append((step_, int(params)))
+    return Metrics(nats=next(self._losses), tokens=1)
+
+
+class CadenceTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (0, 10, [4, 8, 10]), (0, 8, [4, 8]), (3, 10, [3, 6, 9, 10]), (100, 5, [5]), (1, 3, [1, 2, 3]))
+  def test_validations(self, eval_every, steps, expected):
+    update, start, _ = counting_update()
+    recorder = Recorder()
+    loop.run(update, start, WINDOWS, steps, recorder.hooks, eval_every)
+    self.assertEqual(recorder.validated, [(n, n) for n in expected])
+
+  @parameterized.parameters((0, [10]), (4, [4, 8, 10]), (5, [5, 10]), (100, [10]))
+  def test_savings(self, checkpoint_every, expected):
+    update, start, _ = counting_update()
+    recorder = Recorder(validates=False)
+    state = loop.run(update, start, WINDOWS, 10, recorder.hooks, 0, checkpoint_every)
+    self.assertEqual(recorder.last, expected)
+    self.assertEqual((recorder.validated, recorder.best), ([], []))
+    self.assertEqual(int(state.params), 10)
+
+  def test_log_reports_every_update_once_and_its_own_norm(self):
+    update, start, _ = counting_update(norm=lambda n: n / 2)
+    recorder = Recorder()
+    loop.run(update, start, WINDOWS, 50, recorder.hooks, eval_every=45)
+    self.assertEqual([n for n, _, _ in recorder.logged], [20, 40, 45, 50])
+    self.assertEqual([m.tokens for _, m, _ in recorder.logged], [80, 80, 20, 20])
+    self.assertEqual(sum(m.nats for _, m, _ in recorder.logged), 50 * 51 / 2)
+    self.assertEqual([norm for _, _, norm in recorder.logged], [10, 20, 22.5, 25])
+
+  def test_windows_come_in_order_and_streams_start_anew_each_epoch(self):
+    update, start, seen = counting_update()
+    loop.run(update, start, WINDOWS, 9, Recorder().hooks)
+    self.assertEqual([window for window, _ in seen], [0, 1, 2, 3, 0, 1, 2, 3, 0])
+    self.assertEqual([reset for _, reset in seen],
+                     [[n % 4 == 0] * B for n in range(9)])
+
+
+class BestTest(parameterized.TestCase):
+
+  def test_best_is_kept_and_a_plateau_lowers_the_rate(self):
+    update, start, _ = counting_update()
+    recorder = Recorder([3.0, 2.0, 2.0, 2.5, 1.0])
+    state = loop.run(update, start, WINDOWS, 5, recorder.hooks, eval_every=1, plateau_factor=0.5)
+    self.assertEqual(recorder.best, [1, 2, 5])
+    self.assertEqual(float(state.rate_factor), 0.25)
+
+  def test_without_plateau_the_rate_stays(self):
+    update, start, _ = counting_update()
+    state = loop.run(update, start, WINDOWS, 4, Recorder([1.0, 2.0, 3.0]).hooks, eval_every=1)
+    self.assertEqual(float(state.rate_factor), 1.0)
+
+  def test_nan_is_never_the_best(self):
+    update, start, _ = counting_update()
+    recorder = Recorder([math.nan, 2.0, math.nan])
+    loop.run(update, start, WINDOWS, 3, recorder.hooks, eval_every=1)
+    self.assertEqual(recorder.best, [2])
+
+
+class NotFiniteTest(parameterized.TestCase):
+
+  @parameterized.product(bad=[1, 20, 21, 33], value=[math.nan, math.inf], where=["nats", "norm"])
+  def test_stops_with_the_update_named(self, bad, value, where):
+    update, start, seen = counting_update(
+        **{where: lambda n: value if n == bad else 1.0})
+    recorder = Recorder()
+    with self.assertRaisesRegex(InputError, f"^update {bad}: the loss is .* needed: finite"):
+      loop.run(update, start, WINDOWS, 1000, recorder.hooks, 1000, 5)
+    self.assertLessEqual(len(seen), bad + loop.LOG_EVERY)
+    # what was saved is from before
+    self.assertTrue(all(saved < bad for saved in recorder.last))
+    self.assertEqual(recorder.best, [])
+
+  def test_a_real_run_that_diverges(self):
+    config = hklm.TrainConfig(
+        hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2), optimizer="sgd",
+        learning_rate=3e38, clip=0.0, schedule="constant")
+    lm = hklm.language_model(config.model)
+    optimizer = optimizers.optimizer(config, 100, 4)
+    with self.assertRaisesRegex(InputError, "^update [0-9]+: the loss is"):
+      loop.run(step.make_update(lm, optimizer), step.init(lm, optimizer, B, 0), WINDOWS, 100,
+               Recorder(validates=False).hooks)
+
+
+class HooksChangeNothingTest(parameterized.TestCase):
+
+  def test_parameters_are_the_same_bits_whatever_is_logged_validated_and_saved(self):
+    config = hklm.TrainConfig(
+        hklm.ModelConfig(vocab_size=4, embedding_size=3, hidden_size=5, output_dropout=0.3),
+        learning_rate=0.05)
+    lm = hklm.language_model(config.model)
+    optimizer = optimizers.optimizer(config, 11, 4)
+    update = step.make_update(lm, optimizer)
+    draw = np.random.RandomState(0)
+    windows = [draw.randint(4, size=[4, B]).astype(np.int32) for _ in range(4)]
+    ends = []
+    for eval_every, checkpoint_every, validates in ((0, 0, False), (1, 1, True), (3, 2, True)):
+      saved = []
+      hooks = loop.Hooks(
+          log=lambda *_: None,
+          validate=(lambda _, params: hklm.evaluate(lm, params, [0, 1, 2, 3, 0])) if validates
+          else None,
+          save_best=saved.append, save_last=lambda params, to=saved: to.append(np.array(
+              params["head"]["w"])))
+      end = loop.run(update, step.init(lm, optimizer, B, 0), windows, 11, hooks, eval_every,
+                     checkpoint_every)
+      ends.append(jax.tree.map(np.array, end.params))
+    chex.assert_trees_all_equal(ends[0], ends[1], ends[2])
+
+
+if __name__ == "__main__":
+  absltest.main()
