@@ -4,6 +4,7 @@ The defaults of a model, a tokenizer and a run are those of the configs in `hklm
 """
 
 import dataclasses
+import os
 
 from absl import flags
 
@@ -110,7 +111,16 @@ def corpus(name: str = "corpus") -> corpora.Corpus | None:
   return corpora.open_corpus(paths, FLAGS.encoding) if paths else None
 
 
-def serialize(names) -> str:
-  """The values of the flags `names`, a `--flagfile` that gives them again."""
-  lines = (FLAGS[name].serialize() for name in names)
-  return "".join(f"{line}\n" for line in lines if line)
+def flagfile(config: TrainConfig) -> str:
+  """The text of a `--flagfile` that gives this configuration and these corpora again."""
+  values = {name: getattr(config.model, name) for name in MODEL}
+  values |= {name: getattr(config.tokenizer, "kind" if name == "tokenizer" else name)
+             for name in TOKENIZER}
+  values |= {name: getattr(config, name) for name in TRAINING}
+  values |= {"encoding": FLAGS.encoding}
+  lines = [f"--{name}" if value is True else f"--no{name}" if value is False else f"--{name}={value}"
+           for name, value in values.items()]
+  for name in ("corpus", "valid_corpus"):  # absolute: the replay may start elsewhere
+    lines += [f"--{name}={path if path == '-' else os.path.abspath(path)}"
+              for path in FLAGS[name].value]
+  return "".join(f"{line}\n" for line in lines)

@@ -16,7 +16,6 @@ FLAGS = flags.FLAGS
 SAMPLE_LENGTH = 300
 NAMES = ("run_dir", "overwrite", *flags.TEXT, "valid_corpus", "dropout", *flags.MODEL,
          *flags.TOKENIZER, *flags.TRAINING)
-REPLAYED = [name for name in NAMES if name not in ("run_dir", "overwrite", "dropout")]
 
 
 def main():
@@ -29,7 +28,7 @@ def main():
   cli.announce_device()
   cli.note(f"run directory: {os.path.abspath(run_dir)}")
   run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
-                   files={"train.flags": flags.serialize(REPLAYED)})
+                   files={"train.flags": flags.flagfile(config)})
 
   tokens = hklm.generate(run.lm, run.params, jax.random.key(config.seed), SAMPLE_LENGTH,
                          temperature=0.8)
