@@ -118,8 +118,7 @@ def flagfile(config: TrainConfig) -> str:
              for name in TOKENIZER}
   values |= {name: getattr(config, name) for name in TRAINING}
   values |= {"encoding": FLAGS.encoding}
-  lines = [f"--{name}" if value is True else f"--no{name}" if value is False else f"--{name}={value}"
-           for name, value in values.items()]
+  lines = [f"--{name}={value}" for name, value in values.items()]
   for name in ("corpus", "valid_corpus"):  # absolute: the replay may start elsewhere
     lines += [f"--{name}={path if path == '-' else os.path.abspath(path)}"
               for path in FLAGS[name].value]

@@ -147,10 +147,11 @@ class _Log:
     metrics = evaluate(self._lm, params, valid.ids, config.bptt, count)
     bits_per_char = metrics.bits_per(valid.scored_characters)
     say(f"validation after update {step_}: {metrics.nats_per_token:.4f} nats/{self._unit}, "
-        f"{bits_per_char:.4f} bits/char, perplexity {metrics.perplexity:.2f} ({count} streams)")
+        f"{bits_per_char:.4f} bits/char, perplexity {metrics.perplexity:.2f} "
+        f"({metrics.streams} streams)")
     append_jsonl(self._file, step=step_, valid_nats_per_token=metrics.nats_per_token,
                  valid_bits_per_char=bits_per_char, valid_perplexity=metrics.perplexity,
-                 valid_tokens=metrics.tokens, valid_streams=count)
+                 valid_tokens=metrics.tokens, valid_streams=metrics.streams)
     return metrics
 
 

@@ -1,4 +1,4 @@
-"""Corpora to ids on disk, and the check that ids fit a vocabulary."""
+"""Corpora to ids on disk."""
 
 import tempfile
 from typing import NamedTuple
@@ -86,36 +86,6 @@ def encode_corpus(tokenizer: Tokenizer, corpus: Corpus) -> Tokens:
   scored = size - first_end if count else np.zeros(2, np.int64)
   return Tokens(ids, *size.tolist(), *scored.tolist(), int(unknown),
                 tuple(examples)[:_EXAMPLES], corpus.documents)
-
-
-def check_ids(ids: np.ndarray, vocab_size: int) -> None:
-  """Refuses ids that are not below the vocabulary size: compiled code would read another row.
-
-  Args:
-    ids: integers of any shape.
-    vocab_size: V.
-
-  Raises:
-    InputError: with the first such id and its position.
-
-  >>> check_ids(np.array([3, 7, 9]), vocab_size=7)
-  Traceback (most recent call last):
-  hklm.errors.InputError: found id 7 at position 1, needed 0 to 6 (vocabulary size 7): these ids \
-belong to another tokenizer
-  """
-  ids = np.asarray(ids)
-  if not np.issubdtype(ids.dtype, np.integer):
-    raise InputError(f"found ids of type {ids.dtype}, needed integers")
-  flat = ids.reshape(-1)
-  block = 1 << 20  # the ids may be a file larger than memory
-  for start in range(0, len(flat), block):
-    piece = flat[start:start + block]
-    bad = np.flatnonzero((piece < 0) | (piece >= vocab_size))
-    if bad.size:
-      place = np.unravel_index(start + bad[0], ids.shape)
-      raise InputError(
-          f"found id {piece[bad[0]]} at position {', '.join(map(str, place))}, needed 0 to "
-          f"{vocab_size - 1} (vocabulary size {vocab_size}): these ids belong to another tokenizer")
 
 
 def _size(text: str | bytes) -> np.ndarray:

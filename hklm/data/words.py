@@ -124,7 +124,7 @@ class WordTokenizer(base.Tokenizer):
   def _pattern(self) -> re.Pattern:
     parts = [r"\n"] if self.end_of_line_symbol else []
     if self.split_punctuation:
-      if self.symbols_in_text:  # whole, before their brackets are split off
+      if self.symbols_in_text and self._controls:  # whole, before their brackets are split off
         parts.append(rf"(?<!\S)(?:{'|'.join(map(re.escape, self._controls))})(?!\S)")
       inner = rf"[^\s{_punctuation()}]+"
       parts.append(rf"{inner}(?:['\u2019-]{inner})*|[{_punctuation()}]")

@@ -5,9 +5,8 @@ import functools
 import jax
 import numpy as np
 
-from hklm.data import streams as data_streams
 from hklm.errors import InputError
-from hklm.ids import check_ids
+from hklm.ids import check_ids, cover
 from hklm.metrics import Metrics
 from hklm.model import LanguageModel
 
@@ -42,11 +41,12 @@ def evaluate(lm: LanguageModel, params, ids, window: int = 256, streams: int = 1
     raise InputError(f"found --window={window} and --streams={streams}; needed: 1 or more")
   ids = np.asanyarray(ids)
   check_ids(ids, lm.config.vocab_size)
-  window = max(1, min(window, len(ids) - 1))
-  streams = max(1, min(streams, len(ids) - 1))
+  targets = max(1, len(ids) - 1)
+  window = min(window, targets)
+  streams = -(-targets // -(-targets // streams))  # those that have any target
   metrics = Metrics(nats=0.0, tokens=0, streams=streams, window=window)
   state = lm.initial_state(params, streams)
-  for tokens, mask in data_streams.cover(ids, streams, window):
+  for tokens, mask in cover(ids, streams, window):
     nats, state = _score_window(lm, params, tokens, mask, state)
     nats = np.asarray(nats, np.float64)
     is_unknown = mask & (tokens[1:] == unknown) if unknown is not None else np.zeros_like(mask)

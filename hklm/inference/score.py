@@ -57,7 +57,7 @@ def score(lm: LanguageModel, params, tokenizer, lines: Sequence[str]
   >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2))
   >>> zeros = jax.tree.map(jnp.zeros_like, lm.init(jax.random.key(0)))
   >>> for row in score(lm, zeros, tokenizer, ["ab", "", "d"]):
-  ...   print(*row)
+  ...   print(*row[:-1], round(row.surprisal_bits, 6))
   0 0 a 0 1 2.0
   0 1 b 1 2 2.0
   2 0 d 0 1 2.0

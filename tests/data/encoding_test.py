@@ -119,34 +119,5 @@ os.kill(os.getpid(), signal.SIGKILL)
       self.assertEmpty(os.listdir(folder))
 
 
-class CheckIdsTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      ([0, 6, 3],), ([],), ([[0, 1], [6, 2]],))
-  def test_good_ids(self, ids):
-    encoding.check_ids(np.array(ids, np.int32), 7)
-
-  @parameterized.parameters(
-      ([0, 7, 9], "found id 7 at position 1, needed 0 to 6 .vocabulary size 7"),
-      ([0, 1, -1], "found id -1 at position 2,"),
-      ([[0, 1], [2, 300]], "found id 300 at position 1, 1,"),
-      ([2**40], f"found id {2**40} at position 0,"))
-  def test_bad_ids_are_named(self, ids, message):
-    with self.assertRaisesRegex(InputError, message):
-      encoding.check_ids(np.array(ids), 7)
-
-  @parameterized.parameters(np.float32, np.bool_, object)
-  def test_other_types_are_refused(self, dtype):
-    with self.assertRaisesRegex(InputError, "needed integers"):
-      encoding.check_ids(np.zeros(3, dtype), 7)
-
-  def test_the_last_of_many(self):
-    ids = np.zeros(3_000_001, np.uint8)
-    ids[-1] = 200
-    encoding.check_ids(ids, 201)
-    with self.assertRaisesRegex(InputError, "found id 200 at position 3000000,"):
-      encoding.check_ids(ids, 200)
-
-
 if __name__ == "__main__":
   absltest.main()

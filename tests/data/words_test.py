@@ -133,6 +133,11 @@ class ControlSymbolsInTextTest(parameterized.TestCase):
     self.assertNotIn("<unk>", tokenizer.words)
     self.assertNotEqual(tokenizer.encode("<unk>s")[0], 0)
 
+  def test_no_symbols_to_read(self):
+    tokenizer = build("a (b)\n", symbols_in_text=True, split_punctuation=True, unknown="",
+                      end_of_line="")
+    self.assertCountEqual(tokenizer.words, ["a", "(", "b", ")"])
+
   def test_symbols_keep_their_case(self):
     tokenizer = build("A <UNK> <unk>", symbols_in_text=True, lowercase=True, unknown="<UNK>")
     self.assertEqual(tokenizer.words, ("<unk>", "a"))
