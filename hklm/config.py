@@ -103,7 +103,8 @@ class TokenizerConfig:
     unknown: the spelling of the unknown word; empty: an unseen word is an error.
     end_of_line: the spelling of the end-of-line word; empty: line ends are only white space.
     symbols_in_text: read those two spellings in the text as the symbols themselves.
-    bpe_sample: how many characters, from the start of the text, BPE is trained on.
+    bpe_sample: how many characters, from the start of the text, BPE is trained on at most; fewer
+      once they hold 1.5 MB of different words.
 
   >>> TokenizerConfig("word", min_count=2).unknown
   '<unk>'
