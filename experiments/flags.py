@@ -93,11 +93,10 @@ for _config in (ModelConfig, TokenizerConfig, TrainConfig):
 
 def train_config() -> TrainConfig:
   """The configuration that the flags describe."""
-  if FLAGS["dropout"].present:
-    for name in ("input_dropout", "layer_dropout", "output_dropout"):
-      if not FLAGS[name].present:
-        FLAGS[name].value = FLAGS.dropout  # set, so that `serialize` writes what was used
   model = {name: FLAGS[name].value for name in MODEL}
+  if FLAGS["dropout"].present:
+    model |= {name: FLAGS.dropout for name in ("input_dropout", "layer_dropout", "output_dropout")
+              if not FLAGS[name].present}
   tokenizer = {name: FLAGS[name].value for name in TOKENIZER}
   return TrainConfig(
       model=ModelConfig(**model),

@@ -35,7 +35,8 @@ class MetricsTest(parameterized.TestCase):
     self.assertTrue(math.isnan(Metrics(1.0, 1, 1.0, 1).known_perplexity))
 
   @parameterized.parameters(
-      (709.0, 1, math.exp(709.0)), (710.0, 1, math.inf), (1e300, 1, math.inf), (1e4, 100, math.exp(100)))
+      (709.0, 1, math.exp(709.0)), (710.0, 1, math.inf), (1e300, 1, math.inf),
+      (1e4, 100, math.exp(100)))
   def test_perplexity_of_large_losses(self, nats, tokens, expected):
     self.assertEqual(metrics.perplexity(nats, tokens), expected)
     self.assertEqual(Metrics(nats, tokens).nats, nats)  # the nats are kept

@@ -14,7 +14,7 @@ VALID = [{"step": n, "valid_nats_per_token": 3.5 / n} for n in (2, 4)]
 
 class CurvesTest(parameterized.TestCase):
 
-  @parameterized.parameters([[*TRAIN, *VALID]], [TRAIN], [VALID], [[]])
+  @parameterized.parameters([[*TRAIN, *VALID]], [TRAIN], [VALID])
   def test_it_is_a_png(self, rows):
     folder = self.enter_context(tempfile.TemporaryDirectory())
     metrics, picture = (os.path.join(folder, name) for name in ("metrics.jsonl", "curves.png"))

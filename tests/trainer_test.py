@@ -66,7 +66,8 @@ class RunTest(TrainerTestCase):
     super().setUpClass()
     text = "abcabdabe\n" * 200
     cls.text = texts.write(cls.folder, "repetitive.txt", text)
-    cls.settings = config(steps=60, eval_every=25, learning_rate=0.05, model={"output_dropout": 0.1})
+    cls.settings = config(steps=60, eval_every=25, learning_rate=0.05,
+                          model={"output_dropout": 0.1})
     cls.run_, cls.rows, cls.said = cls.train(cls, cls.settings, "run", cls.text)
 
   def test_it_learns(self):
@@ -101,8 +102,9 @@ class RunTest(TrainerTestCase):
                                 r"[0-9,]+ chars/s  0 s left")
 
   def test_what_lies_in_the_directory(self):
-    self.assertEqual(sorted(os.listdir(self.run_.path)),
-                     ["checkpoints", "config.json", "curves.png", "metrics.jsonl", "tokenizer.json"])
+    self.assertEqual(
+        sorted(os.listdir(self.run_.path)),
+        ["checkpoints", "config.json", "curves.png", "metrics.jsonl", "tokenizer.json"])
     self.assertEqual(sorted(os.listdir(os.path.join(self.run_.path, "checkpoints"))),
                      ["best", "last"])
     picture = pathlib.Path(self.run_.path, "curves.png").read_bytes()
@@ -141,34 +143,9 @@ class RunTest(TrainerTestCase):
                         "run", "no/such/corpus")
 
 
-class TokenizersTest(TrainerTestCase):
-
-  @parameterized.parameters(("char", "chars"), ("byte", "bytes"), ("word", "words"),
-                            ("bpe", "tokens"))
-  def test_every_kind_trains_and_is_read_back(self, kind, unit):
-    run, rows, said = self.train(config(tokenizer=kind), f"run_{kind}")
-    self.assertEqual(run.tokenizer.kind, kind)
-    self.assertEqual(run.config.model.vocab_size, run.tokenizer.vocab_size)
-    self.assertIn(f" {unit}/s", said)
-    # per character, not per token: the unit of the figure is that of the original text
-    valid = corpora.open_corpus(self.corpus).split(
-        0.1, 0.0, raw=kind == "byte", at_lines=kind in ("word", "bpe"))[1]
-    (text,) = valid.chunks(raw=kind == "byte")
-    row = rows[-1]
-    first = run.tokenizer.encode_with_offsets(text).ends[0]
-    characters = len(text[first:].decode() if kind == "byte" else text[first:])
-    np.testing.assert_allclose(
-        row["valid_bits_per_char"] * characters * math.log(2),
-        row["valid_nats_per_token"] * (len(run.tokenizer.encode(text)) - 1), rtol=1e-12)
-    prompt = run.tokenizer.encode("the café ")
-    tokens = hklm.generate(run.lm, run.params, jax.random.key(0), 12, prompt)[:, 0]
-    self.assertNotEmpty(run.tokenizer.decode(tokens.tolist()))
-    self.assertNotEmpty(hklm.score(run.lm, run.params, run.tokenizer, ["the cat"]))
-
-
 class BorderTest(TrainerTestCase):
 
-  @parameterized.parameters((4, 10), (1, 1), (3, 50))
+  @parameterized.parameters((4, 10), (1, 1))
   def test_the_number_printed_is_the_border(self, batch_size, bptt):
     needed = batch_size * bptt + 1
     settings = config(batch_size=batch_size, bptt=bptt, valid_fraction=0.0, steps=1)
@@ -199,7 +176,7 @@ class ValidationTest(TrainerTestCase):
     self.assertEqual(os.listdir(os.path.join(run.path, "checkpoints")), ["last"])
     self.assertTrue(os.path.isfile(os.path.join(run.path, "curves.png")))
 
-  @parameterized.parameters((2, 1), (11, 1), (20, 1), (21, 2), (40, 3), (41, 4))
+  @parameterized.parameters((2, 1), (30, 2), (31, 3))
   def test_a_short_split_is_evaluated_with_fewer_streams(self, tokens, streams):
     text = texts.sentences(1000)
     run, rows, said = self.train(
@@ -216,7 +193,8 @@ class ValidationTest(TrainerTestCase):
         "0", config(valid_fraction=0.001), "nothing")
 
   def test_a_character_only_the_validation_text_has(self):
-    run, *_ = self.train(config(), "rare", valid_corpus=[texts.write(self.folder, "x", "the ж cat")])
+    valid = texts.write(self.folder, "x", "the ж cat")
+    run, *_ = self.train(config(), "rare", valid_corpus=[valid])
     self.assertIn("ж", run.tokenizer.alphabet)
 
 
@@ -241,7 +219,7 @@ class OwnCellTest(TrainerTestCase):
 
   def test_given_by_name(self):
     run, *_ = self.train(config(model={"cell": "tests.oracle:vanilla"}), "name")
-    self.assertIn("vanilla_0", run.params)
+    self.assertIn("vanilla_0/linear", run.params)
     self.use(hklm.load_run(run.path))
 
 

@@ -1,0 +1,57 @@
+"""Lookup against indexing, and one-hot vectors against a lookup."""
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from hklm.nn.embedding import Embedding
+from tests import oracle
+
+V = 6
+
+
+def embed(size, dtype=jnp.float64):
+  return hk.without_apply_rng(hk.transform(
+      lambda tokens: Embedding(V, size, hk.initializers.RandomNormal(), dtype)(tokens)))
+
+
+class EmbeddingTest(oracle.X64TestCase):
+
+  @parameterized.parameters(((),), ((3,),), ((4, 2),))
+  def test_looks_rows_up(self, shape):
+    table = np.random.RandomState(0).normal(size=[V, 3])
+    tokens = np.random.RandomState(1).randint(V, size=shape)
+    x = embed(3).apply({"embedding": {"table": table}}, jnp.asarray(tokens))
+    np.testing.assert_array_equal(x, table[tokens])
+
+  def test_one_hot_vectors_have_no_parameters_and_select_rows(self):
+    tokens = np.array([[0, 5], [2, 2]])
+    params = embed(0).init(jax.random.key(0), tokens)
+    self.assertEmpty(params)
+    x = embed(0).apply(params, tokens)
+    np.testing.assert_array_equal(x, np.eye(V)[tokens])
+
+  def test_an_id_that_is_not_in_the_table_gives_nan(self):
+    table = np.ones([V, 3])
+    x = embed(3).apply({"embedding": {"table": table}}, np.array([V - 1, V, 1000]))
+    np.testing.assert_array_equal(np.isnan(x).all(axis=-1), [False, True, True])
+
+  @parameterized.product(size=[0, 3], dtype=["float32", "bfloat16"])
+  def test_dtype(self, size, dtype):
+    f = embed(size, jnp.dtype(dtype))
+    tokens = np.array([1, 2])
+    params = f.init(jax.random.key(0), tokens)
+    for leaf in jax.tree.leaves((params, f.apply(params, tokens))):
+      self.assertEqual(leaf.dtype, jnp.dtype(dtype))
+
+  def test_gradient_reaches_only_the_rows_read(self):
+    tokens = np.array([1, 4, 4])
+    params = {"embedding": {"table": np.ones([V, 2])}}
+    gradient = jax.grad(lambda p: embed(2).apply(p, tokens).sum())(params)["embedding"]["table"]
+    np.testing.assert_array_equal(gradient[:, 0], [0, 1, 0, 0, 2, 0])
+
+
+if __name__ == "__main__":
+  absltest.main()
