@@ -110,27 +110,43 @@ def _bundle(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
   init, apply = hk.multi_transform(lambda: _functions(config, cell))
   jax.eval_shape(lambda: init(jax.random.key(0)))  # refuses what cannot make a model, here and now
 
-  def without_key(function):
-    return lambda params, *args: function(params, None, *args)
-
-  # `static_argnums`: a batch size is a shape. The optimisation barrier gives every leaf of the
-  # initial state a buffer of its own: the update donates them, and a shared one would be deleted
-  # under its other owner.
+  # Written out, so that arguments go by position or by name (Haiku keeps `state` for itself).
+  # Compiled, every leaf of the initial state has a buffer of its own: the update donates them, and
+  # a shared one would be deleted under its other owner.
+  @functools.partial(jax.jit, static_argnames="batch_size")
   def initial_state(params, batch_size):
-    return jax.lax.optimization_barrier(apply.initial_state(params, None, batch_size))
+    return apply.initial_state(params, None, batch_size)
 
-  return LanguageModel(
-      config=config,
-      init=jax.jit(init),
-      initial_state=jax.jit(initial_state, static_argnums=1),
-      readout=jax.jit(without_key(apply.readout)),
-      step=jax.jit(apply.step),
-      unroll=jax.jit(apply.unroll),
-      hidden=jax.jit(apply.hidden),
-      head=jax.jit(without_key(apply.head)),
-      loss=jax.jit(apply.loss),
-      activations=jax.jit(without_key(apply.activations)),
-  )
+  @jax.jit
+  def readout(params, state):
+    return apply.readout(params, None, state)
+
+  @jax.jit
+  def step(params, key, tokens, state):
+    return apply.step(params, key, tokens, state)
+
+  @jax.jit
+  def unroll(params, key, tokens, state, mask=None):
+    return apply.unroll(params, key, tokens, state, mask)
+
+  @jax.jit
+  def hidden(params, key, tokens, state, mask=None):
+    return apply.hidden(params, key, tokens, state, mask)
+
+  @jax.jit
+  def head(params, hidden):
+    return apply.head(params, None, hidden)
+
+  @jax.jit
+  def loss(params, key, inputs, targets, state, mask=None):
+    return apply.loss(params, key, inputs, targets, state, mask)
+
+  @jax.jit
+  def activations(params, tokens, state):
+    return apply.activations(params, None, tokens, state)
+
+  return LanguageModel(config, jax.jit(init), initial_state, readout, step, unroll, hidden, head,
+                       loss, activations)
 
 
 class _Functions(NamedTuple):

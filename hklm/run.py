@@ -107,9 +107,16 @@ def check_free(path: str, overwrite: bool = False) -> str:
   """The absolute path, if a run may be written there.
 
   Raises:
-    InputError: something is there and may not be overwritten, or is not a run directory.
+    InputError: something is there and may not be overwritten, or is not a run directory; no folder
+      can be made there.
   """
   path = os.path.abspath(path)
+  parent = os.path.dirname(path)
+  while not os.path.lexists(parent):
+    parent = os.path.dirname(parent)
+  if not (os.path.isdir(parent) and os.access(parent, os.W_OK)):
+    raise InputError(f"{parent} is not a directory that can be written to; needed: another "
+                     "--run_dir")
   if not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path)):
     return path
   if not os.path.isfile(os.path.join(path, "config.json")):

@@ -568,6 +568,24 @@ class BundleTest(chex.TestCase):
     self.assertIs(own, hklm.model.language_model(ModelConfig(**config), oracle.gru))
     self.assertEqual(lm.config, ModelConfig(**config))
 
+  def test_arguments_go_by_name_as_well(self):
+    lm = hklm.model.language_model(ModelConfig(vocab_size=5, embedding_size=3, hidden_size=4))
+    params, tokens = lm.init(key=KEY(0)), jnp.ones([2, 3], int)
+    state = lm.initial_state(params=params, batch_size=3)
+    by_name = dict(params=params, key=None, state=state)
+    for found, expected in [
+        (lm.readout(params=params, state=state), lm.readout(params, state)),
+        (lm.step(**by_name, tokens=tokens[0]), lm.step(params, None, tokens[0], state)),
+        (lm.unroll(**by_name, tokens=tokens), lm.unroll(params, None, tokens, state)),
+        (lm.hidden(**by_name, tokens=tokens), lm.hidden(params, None, tokens, state)),
+        (lm.head(params=params, hidden=state.output), lm.head(params, state.output)),
+        (lm.loss(**by_name, inputs=tokens, targets=tokens, mask=tokens > 0),
+         lm.loss(params, None, tokens, tokens, state)),
+        (lm.activations(params=params, tokens=tokens, state=state),
+         lm.activations(params, tokens, state)),
+    ]:
+      chex.assert_trees_all_close(found, expected, atol=1e-6)
+
   def test_a_cell_by_name_is_that_cell(self):
     config = {"vocab_size": 5, "hidden_size": 4, "embedding_size": 4}
     named = hklm.model.language_model(ModelConfig(**config, cell="tests.oracle:gru"))

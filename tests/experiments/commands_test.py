@@ -332,8 +332,9 @@ class MistakesTest(parameterized.TestCase):
                           *([f"--corpus={corpus()}"] if module is evaluate else []))
 
   def test_a_directory_below_a_file(self):
-    self.assert_refused("Not a directory", train, f"--run_dir={corpus()}/new",
-                        f"--corpus={corpus()}", *SMALL)
+    self.assert_refused("corpus.txt is not a directory that can be written to; needed: another "
+                        "--run_dir", train, f"--run_dir={corpus()}/a/b", f"--corpus={corpus()}",
+                        *SMALL)
 
   def test_debug_raises(self):
     with self.assertRaisesRegex(InputError, "--window=0"):
