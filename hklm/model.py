@@ -107,12 +107,18 @@ def import_cell(name: str) -> CellFactory:
 
 @functools.lru_cache(maxsize=128)
 def _bundle(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
-  init, apply = hk.multi_transform(lambda: _functions(config, cell))
-  jax.eval_shape(lambda: init(jax.random.key(0)))  # refuses what cannot make a model, here and now
+  transformed = hk.multi_transform(lambda: _functions(config, cell))
+  apply = transformed.apply
+  # Refuses what cannot make a model, here and now.
+  jax.eval_shape(lambda: transformed.init(jax.random.key(0)))
 
   # Written out, so that arguments go by position or by name (Haiku keeps `state` for itself).
   # Compiled, every leaf of the initial state has a buffer of its own: the update donates them, and
   # a shared one would be deleted under its other owner.
+  @jax.jit
+  def init(key):
+    return transformed.init(key)
+
   @functools.partial(jax.jit, static_argnames="batch_size")
   def initial_state(params, batch_size):
     return apply.initial_state(params, None, batch_size)
@@ -145,7 +151,7 @@ def _bundle(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
   def activations(params, tokens, state):
     return apply.activations(params, None, tokens, state)
 
-  return LanguageModel(config, jax.jit(init), initial_state, readout, step, unroll, hidden, head,
+  return LanguageModel(config, init, initial_state, readout, step, unroll, hidden, head,
                        loss, activations)
 
 

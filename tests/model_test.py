@@ -572,7 +572,7 @@ class BundleTest(chex.TestCase):
     lm = hklm.model.language_model(ModelConfig(vocab_size=5, embedding_size=3, hidden_size=4))
     params, tokens = lm.init(key=KEY(0)), jnp.ones([2, 3], int)
     state = lm.initial_state(params=params, batch_size=3)
-    by_name = dict(params=params, key=None, state=state)
+    by_name = {"params": params, "key": None, "state": state}
     for found, expected in [
         (lm.readout(params=params, state=state), lm.readout(params, state)),
         (lm.step(**by_name, tokens=tokens[0]), lm.step(params, None, tokens[0], state)),
