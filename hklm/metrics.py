@@ -39,7 +39,7 @@ class Metrics(NamedTuple):
 
   @property
   def nats_per_token(self) -> float:
-    return self.nats / self.tokens
+    return self.nats / self.tokens if self.tokens else math.nan
 
   @property
   def bits_per_token(self) -> float:

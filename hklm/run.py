@@ -119,11 +119,19 @@ def check_free(path: str, overwrite: bool = False) -> str:
                      "--run_dir")
   if not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path)):
     return path
-  if not os.path.isfile(os.path.join(path, "config.json")):
+  if not _is_run(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
   if not overwrite:
     raise InputError(f"{path} holds a run; give another --run_dir, or --overwrite to replace it")
   return path
+
+
+def _is_run(path):
+  """Whether `create` made this folder: other programs have a config.json too."""
+  try:
+    return "tokenizer_fingerprint" in _read_json(os.path.join(path, "config.json"))
+  except (InputError, OSError):
+    return False
 
 
 def next_free(root: str = "runs") -> str:

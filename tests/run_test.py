@@ -209,11 +209,15 @@ class CreateTest(RunTestCase):
     self.assertEqual(sorted(os.listdir(self.path)), ["config.json", "tokenizer.json"])
     self.assertEqual(tokenizers.load(os.path.join(self.path, "tokenizer.json")), OTHER)
 
-  @parameterized.product(overwrite=[False, True], kind=["file", "folder", "link"])
+  @parameterized.product(overwrite=[False, True], kind=["file", "folder", "link", "model"])
   def test_what_is_not_a_run_is_never_replaced(self, overwrite, kind):
     if kind == "folder":
       os.mkdir(self.path)
       pathlib.Path(self.path, "thesis.txt").write_text("years of work")
+    elif kind == "model":  # of a program that has files of the same names
+      os.mkdir(self.path)
+      for name in ("config.json", "tokenizer.json"):
+        pathlib.Path(self.path, name).write_text('{"model_type": "gpt"}')
     elif kind == "file":
       pathlib.Path(self.path).write_text("years of work")
     else:
