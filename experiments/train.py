@@ -30,7 +30,9 @@ def main():
   run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
                    files={"train.flags": flags.flagfile(config)})
 
-  tokens = hklm.generate(run.lm, run.params, jax.random.key(config.seed), SAMPLE_LENGTH,
+  # After an end of line: the initial state itself was met once a stream and epoch only.
+  prompt = () if run.tokenizer.end_of_line is None else (run.tokenizer.end_of_line,)
+  tokens = hklm.generate(run.lm, run.params, jax.random.key(config.seed), SAMPLE_LENGTH, prompt,
                          temperature=0.8)
   print(run.tokenizer.decode(tokens[:, 0].tolist()))
   cli.note(f"run directory: {run.path}")
