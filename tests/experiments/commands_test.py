@@ -32,7 +32,8 @@ def setUpModule():
 
 
 def tearDownModule():
-  _SHARED.pop("folder").cleanup()
+  _SHARED["folder"].cleanup()
+  _SHARED.clear()
 
 
 def path(name):
