@@ -8,11 +8,13 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 from absl.testing import absltest
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = ".venv/bin/python -m experiments."
 
 
 def _blocks(language: str) -> list[str]:
@@ -22,11 +24,11 @@ def _blocks(language: str) -> list[str]:
 class ReadmeTest(absltest.TestCase):
 
   def test_python_examples_print_what_stands_below_them(self):
-    pairs = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", README,
+    pairs = re.findall(r"^```python\n((?:(?!```).)*)^```\n\n```\n(.*?)^```$", README,
                        re.MULTILINE | re.DOTALL)
     self.assertGreaterEqual(len(pairs), 3)
     names = {}
-    with contextlib.chdir(self.create_tempdir().full_path):
+    with contextlib.chdir(self.enter_context(tempfile.TemporaryDirectory())):
       for code, expected in pairs:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
@@ -39,10 +41,10 @@ class ReadmeTest(absltest.TestCase):
 
   def test_commands_run(self):
     """Every command of a program, in order, the training ones cut to a few updates."""
-    lines = [line for block in _blocks("sh") for line in block.splitlines()
-             if line.startswith(".venv/bin/python -m experiments.")]
+    lines = [line[line.index(START):] for block in _blocks("sh") for line in block.splitlines()
+             if START in line]
     self.assertGreaterEqual(len(lines), 5)
-    place = self.create_tempdir().full_path
+    place = self.enter_context(tempfile.TemporaryDirectory())
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for line in lines:
       command = [sys.executable, *shlex.split(line)[1:]]
