@@ -24,11 +24,14 @@ def run(main, names=()):
     main: the program; it reads `absl.flags.FLAGS`.
     names: the flags it reads. Another one of ours is refused: it would change nothing.
   """
+  for name in ("stdout", "stderr"):
+    if getattr(sys, name) is None:  # closed by whoever started us
+      setattr(sys, name, open(os.devnull, "w"))
   for stream in (sys.stdout, sys.stderr):
     # Whatever the locale, text is UTF-8; a path that is not can still be named in a message.
     stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-  # absl's default would print the progress notes of libraries among ours.
-  logging.set_verbosity(logging.WARNING)
+  # absl's default would print the notes of libraries among ours; what matters is an error here.
+  logging.set_verbosity(logging.ERROR)
   app.run(lambda unused_argv: _guarded(main),
           flags_parser=lambda argv: _parse_flags(argv, names))
 
@@ -49,7 +52,7 @@ def load_run() -> runs.Run:
   run_dir = flags.FLAGS.run_dir
   if not run_dir:
     raise InputError("--run_dir is not given; needed: a run directory that train wrote")
-  enable_x64_for(runs.read_config(run_dir)[0].model)
+  enable_x64_for(runs.read_config(os.path.abspath(run_dir))[0].model)
   return hklm.load_run(run_dir, flags.FLAGS.checkpoint)
 
 
@@ -64,7 +67,7 @@ def _parse_flags(argv, names):
     flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
   try:
     positional = flags.FLAGS(argv)[1:]
-  except (flags.Error, OSError) as error:  # OSError: a --flagfile that cannot be read
+  except (flags.Error, OSError, ValueError) as error:  # the last two: a --flagfile, unreadable
     _fail(error)
   for flag in flags.FLAGS.flags_by_module_dict().get("experiments.flags", ()):
     if flag.present and flag.name not in names:
@@ -87,6 +90,11 @@ def _guarded(main):
     if flags.FLAGS.debug:
       raise
     _fail(error)
+  except jax.errors.JaxRuntimeError as error:
+    if flags.FLAGS.debug or "RESOURCE_EXHAUSTED" not in str(error):
+      raise
+    _fail(f"out of memory ({str(error).splitlines()[0]}); lower --batch_size, --bptt, "
+          "--hidden_size, --vocab_size or --samples")
 
 
 def _fail(error):

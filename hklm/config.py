@@ -129,9 +129,9 @@ class TokenizerConfig:
     if self.kind in ("char", "byte") and self.vocab_size:
       raise InputError(f"--vocab_size={self.vocab_size} limits word and bpe vocabularies; "
                        f"--tokenizer={self.kind} takes its size from the text: drop --vocab_size")
-    if self.kind == "bpe" and 0 < self.vocab_size < 256:
-      raise InputError(f"--vocab_size={self.vocab_size} is too small for --tokenizer=bpe: its 256 "
-                       "bytes are always in; give at least 256")
+    if self.kind == "bpe" and self.vocab_size and not 256 <= self.vocab_size <= 2**20:
+      raise InputError(f"--vocab_size={self.vocab_size} is out of range for --tokenizer=bpe; needed: "
+                       "256, its bytes, to 2**20")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,6 +263,9 @@ def _check_types(config):
   """Refuses a value of the wrong type, so that a config is what it says it is."""
   for name, kind in typing.get_type_hints(type(config)).items():
     value = getattr(config, name)
+    if type(value) is int and abs(value) >= 2**33:  # beyond any size, count or seed
+      raise InputError(f"{type(config).__name__}.{name}: found {str(value)[:20]}..., needed a "
+                       "number below 2**33")
     if kind is float and type(value) is int:
       object.__setattr__(config, name, float(value))  # 1 and 1.0 must hash and print alike
     elif type(value) is not kind:

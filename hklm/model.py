@@ -3,6 +3,7 @@
 Dimension letters: T time, B batch, V vocabulary, E embedding, H hidden, D what the head reads.
 """
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Callable
@@ -82,7 +83,10 @@ def language_model(config: ModelConfig, cell: CellFactory | None = None) -> Lang
   if config.dtype == "float64" and not jax.config.jax_enable_x64:
     raise InputError("dtype float64 was asked for and 64-bit numbers are off; needed: "
                      "jax.config.update('jax_enable_x64', True) first")
-  if config.cell != "lstm" and cell is None:
+  if cell is not None:  # the config names it, so that a run directory says what it holds
+    name = getattr(cell, "__qualname__", type(cell).__qualname__)
+    config = dataclasses.replace(config, cell=f"{cell.__module__}:{name}")
+  elif config.cell != "lstm":
     cell = import_cell(config.cell)
   return _bundle(config, cell)
 
@@ -97,9 +101,9 @@ def import_cell(name: str) -> CellFactory:
   module_name, _, function_name = name.partition(":")
   try:
     module = importlib.import_module(module_name)
-  except ImportError as error:
-    raise InputError(f"--cell={name}: {error}; needed: package.module:function that can be "
-                     "imported from here") from error
+  except (Exception, SystemExit) as error:  # a user's module may raise anything
+    raise InputError(f"--cell={name}: {type(error).__name__}: {error}; needed: "
+                     "package.module:function that can be imported from here") from error
   if not callable(getattr(module, function_name, None)):
     raise InputError(f"--cell={name}: module {module_name} has no function {function_name}")
   return getattr(module, function_name)
@@ -107,10 +111,25 @@ def import_cell(name: str) -> CellFactory:
 
 @functools.lru_cache(maxsize=128)
 def _bundle(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
+  """The bundle, tried out once: what cannot make a model is refused here and now."""
+  try:
+    lm = _transform(config, cell)
+    jax.eval_shape(lm.init, jax.random.key(0))
+    if cell is not None:
+      _try_out(lm)
+  except InputError:
+    raise
+  except Exception as error:  # a user's cell may raise anything
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    raise InputError(f"the cell cannot serve ({reason:.300}); needed: an hk.RNNCore that maps x "
+                     "[B, D] and its state to an output [B, hidden_size] and a state of the same "
+                     "shapes and dtypes, every leaf [B, ...], also without a key") from error
+  return lm
+
+
+def _transform(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
   transformed = hk.multi_transform(lambda: _functions(config, cell))
   apply = transformed.apply
-  # Refuses what cannot make a model, here and now.
-  jax.eval_shape(lambda: transformed.init(jax.random.key(0)))
 
   # Written out, so that arguments go by position or by name (Haiku keeps `state` for itself).
   # Compiled, every leaf of the initial state has a buffer of its own: the update donates them, and
@@ -151,8 +170,22 @@ def _bundle(config: ModelConfig, cell: CellFactory | None) -> LanguageModel:
   def activations(params, tokens, state):
     return apply.activations(params, None, tokens, state)
 
-  return LanguageModel(config, init, initial_state, readout, step, unroll, hidden, head,
-                       loss, activations)
+  return LanguageModel(config, init, initial_state, readout, step, unroll, hidden, head, loss,
+                       activations)
+
+
+def _try_out(lm: LanguageModel):
+  """Traces what any use will trace, so that a cell that cannot serve fails here."""
+  key, tokens = jax.random.key(0), jnp.zeros([2, 3], jnp.int32)
+
+  def losses():
+    params = lm.init(key)
+    state = lm.initial_state(params, 3)
+    for k, mask in ((key, None), (None, tokens == 0)):
+      _, after = lm.loss(params, k, tokens, tokens, state, mask)
+      chex.assert_trees_all_equal_shapes_and_dtypes(state, after)
+
+  jax.eval_shape(losses)
 
 
 class _Functions(NamedTuple):

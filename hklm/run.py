@@ -68,7 +68,7 @@ def read_config(path: str) -> tuple[TrainConfig, str]:
   """The configuration of the run at `path`, and its tokenizer's fingerprint."""
   values = _read_json(os.path.join(path, "config.json"))
   fingerprint = values.pop("tokenizer_fingerprint", "")
-  return configs.from_json(TrainConfig, values), fingerprint
+  return configs.from_json(TrainConfig, values), str(fingerprint)
 
 
 def create(path: str, config: TrainConfig, tokenizer, overwrite: bool = False,
@@ -88,7 +88,7 @@ def create(path: str, config: TrainConfig, tokenizer, overwrite: bool = False,
   path = check_free(path, overwrite)
   parent, name = os.path.split(path)
   os.makedirs(parent, exist_ok=True)
-  with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=parent) as folder:
+  with tempfile.TemporaryDirectory(prefix=".hklm.", dir=parent) as folder:
     new = os.path.join(folder, name)
     os.mkdir(new)  # with the usual permissions, which the temporary folder has not
     values = configs.to_json(config) | {"tokenizer_fingerprint": tokenizer.fingerprint}
@@ -110,7 +110,9 @@ def check_free(path: str, overwrite: bool = False) -> str:
     InputError: something is there and may not be overwritten, or is not a run directory; no folder
       can be made there.
   """
-  path = os.path.abspath(path)
+  if os.path.islink(path) and not os.path.exists(path):
+    raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
+  path = os.path.realpath(path)
   parent = os.path.dirname(path)
   while not os.path.lexists(parent):
     parent = os.path.dirname(parent)
@@ -175,7 +177,10 @@ def _read_json(path):
       values = json.load(file)
   except FileNotFoundError as error:
     raise InputError(f"{path} is not there; needed: --run_dir with what train wrote") from error
-  except ValueError as error:
+  except OSError as error:
+    raise InputError(f"{path}: {error.strerror}; needed: --run_dir with what train wrote"
+                     ) from error
+  except (ValueError, RecursionError) as error:
     raise InputError(f"{path}: not JSON ({error}); needed: the file that train wrote") from error
   if not isinstance(values, dict):
     raise InputError(f"{path}: found {type(values).__name__}, needed a JSON object")

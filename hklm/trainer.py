@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -68,9 +69,11 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   text = prepare_text(config, corpus, valid_corpus)
   config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
   lm = language_model(config.model, cell)
+  config = dataclasses.replace(config, model=lm.config)
   windows = streams.Streams(text.train.ids, config.batch_size, config.bptt)
   steps = config.steps or config.epochs * len(windows)
   optimizer = optimizers.optimizer(config, steps, len(windows))
+  _check_size(lm)
   state = step.init(lm, optimizer, config.batch_size, config.seed)
   say(f"model: {config.model.cell}, {sum(leaf.size for leaf in jax.tree.leaves(state.params)):,} "
       f"parameters; {steps:,} updates, {len(windows):,} an epoch, each epoch leaves out "
@@ -118,6 +121,9 @@ def prepare_text(config: TrainConfig, corpus: corpora.Corpus | Sequence[str],
       f"{valid_tokens.characters if valid_tokens else 0:,} for validation; tokenizer {kind}, "
       f"vocabulary {tokenizer.vocab_size:,}, {len(train_tokens.ids):,} training tokens, "
       f"{train_tokens.unknown_tokens:,} of them unknown")
+  if not has_valid and config.schedule == "plateau":
+    raise InputError("--schedule=plateau needs validations; raise --valid_fraction, give "
+                     "--valid_corpus, or take another --schedule")
   if not has_valid:
     say("no validation: --valid_fraction is 0 and there is no --valid_corpus")
   elif len(valid_tokens.ids) < 2:
@@ -168,6 +174,14 @@ def _opened(corpus: corpora.Corpus | Sequence[str]) -> corpora.Corpus:
   return corpora.open_corpus(corpus) if corpus else corpora.builtin_corpus()
 
 
+def _check_size(lm):
+  """Refuses what XLA would not even try to allocate: it ends the process there."""
+  shapes = jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0)))
+  if sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes) >= 2**40:
+    raise InputError("the parameters would take a terabyte or more; lower --hidden_size, "
+                     "--embedding_size or --vocab_size")
+
+
 def _with_vocabulary(model, tokenizer):
   if model.vocab_size not in (0, tokenizer.vocab_size):
     raise InputError(f"ModelConfig.vocab_size is {model.vocab_size} and the tokenizer has "
@@ -177,7 +191,7 @@ def _with_vocabulary(model, tokenizer):
 
 def _plot(run_dir, config):
   if importlib.util.find_spec("matplotlib") is None:
-    say("no curves.png: matplotlib is not installed; pip install 'hklm[plots]'")
+    say("no curves.png: matplotlib is not installed; pip install -e '.[plots]'")
     return
   curves.plot(os.path.join(run_dir, "metrics.jsonl"), os.path.join(run_dir, "curves.png"),
               UNITS[config.tokenizer.kind])

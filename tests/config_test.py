@@ -209,12 +209,19 @@ class RangeTest(parameterized.TestCase):
     self.assert_refused(TokenizerConfig, f"--tokenizer={kind} is unknown; needed: char, byte, word,"
                         " bpe", kind=kind)
 
+  @parameterized.parameters(2**33, 10**400)
+  def test_numbers_beyond_any_size(self, value):
+    self.assert_refused(ModelConfig, "needed a number below 2", hidden_size=value)
+    self.assert_refused(TrainConfig, "needed a number below 2", learning_rate=value)
+    self.assert_refused(TokenizerConfig, "needed a number below 2", kind="bpe", vocab_size=value)
+    self.assert_refused(TokenizerConfig, "out of range", kind="bpe", vocab_size=2**20 + 1)
+
   @parameterized.parameters("char", "byte")
   def test_alphabets_take_their_size_from_the_text(self, kind):
     self.assert_refused(TokenizerConfig, "drop --vocab_size", kind=kind, vocab_size=300)
 
   def test_bpe_holds_all_bytes(self):
-    self.assert_refused(TokenizerConfig, "--vocab_size=255 is too small", kind="bpe",
+    self.assert_refused(TokenizerConfig, "--vocab_size=255 is out of range", kind="bpe",
                         vocab_size=255)
     self.assertEqual(TokenizerConfig("bpe", vocab_size=256).vocab_size, 256)
     self.assertEqual(TokenizerConfig("word", vocab_size=255).vocab_size, 255)

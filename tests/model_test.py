@@ -495,8 +495,8 @@ class _ParameterStart(hk.RNNCore):
     self._size = size
 
   def initial_state(self, batch_size):
-    assert batch_size == 1
-    return hk.get_parameter("start", [1, self._size], jnp.float32, jnp.ones)
+    start = hk.get_parameter("start", [1, self._size], jnp.float32, jnp.ones)
+    return start if batch_size == 1 else jnp.repeat(start, batch_size, axis=0)
 
   def output(self, state):
     return state
@@ -556,6 +556,22 @@ class CompilationTest(oracle.X64TestCase):
     self.assertEqual(lm.step._cache_size(), size)
 
 
+class _Changing(hk.GRU):
+  """Its state grows narrower."""
+
+  def __call__(self, x, state):
+    y, state = super().__call__(x, state)
+    return y, state[:, :1]
+
+
+class _Random(hk.GRU):
+  """Draws whether it is given a key or not."""
+
+  def __call__(self, x, state):
+    y, state = super().__call__(x, state)
+    return y + jax.random.normal(hk.next_rng_key(), y.shape), state
+
+
 class BundleTest(chex.TestCase):
 
   def test_same_config_same_bundle(self):
@@ -608,7 +624,10 @@ class BundleTest(chex.TestCase):
       ("not_a_core", lambda layer, size: hk.Linear(size),
        r"^cell\(0, 4\) returned Linear; needed: an hk.RNNCore$"),
       ("nothing", lambda layer, size: None,
-       r"^cell\(0, 4\) returned NoneType; needed: an hk.RNNCore$"))
+       r"^cell\(0, 4\) returned NoneType; needed: an hk.RNNCore$"),
+      ("takes_no_layer", lambda size: hk.GRU(size), r"cannot serve \(TypeError: .*takes 1"),
+      ("changes_its_state", lambda layer, size: _Changing(size), r"the cell cannot serve .*carry"),
+      ("needs_a_key", lambda layer, size: _Random(size), r"the cell cannot serve \(MissingRNG"))
   def test_a_wrong_cell_is_refused_at_once(self, cell, message):
     config = ModelConfig(vocab_size=5, embedding_size=3, hidden_size=4)
     with self.assertRaisesRegex(InputError, message):

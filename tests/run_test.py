@@ -176,7 +176,7 @@ class RefusedTest(RunTestCase):
   def test_a_cell_that_cannot_be_imported(self):
     model = dataclasses.replace(CONFIG.model, cell="no_such_module:cell")
     runs.create(self.path, dataclasses.replace(CONFIG, model=model), TOKENIZER)
-    self.assert_refused("--cell=no_such_module:cell: No module named")
+    self.assert_refused("--cell=no_such_module:cell: ModuleNotFoundError: No module named")
 
 
 class CreateTest(RunTestCase):

@@ -214,7 +214,12 @@ class OwnCellTest(TrainerTestCase):
     self.use(run)
     again = hklm.load_run(run.path, cell=oracle.gru)
     self.assertIs(again.lm, run.lm)
-    with self.assertRaisesRegex(InputError, "'gru_0'.*config.json and checkpoint disagree"):
+    self.assertEqual(run.config.model.cell, "tests.oracle:gru")
+    self.use(hklm.load_run(run.path))  # found by the name in config.json
+
+  def test_given_as_a_function_without_a_name(self):
+    run, *_ = self.train(config(), "lambda", cell=lambda layer, size: oracle.gru(layer, size))
+    with self.assertRaisesRegex(InputError, "has no function"):
       hklm.load_run(run.path)
 
   def test_given_by_name(self):

@@ -92,6 +92,8 @@ def find(path: str) -> list[Source]:
   Raises:
     InputError: nothing there, nothing in it, or not readable; the message has the full path.
   """
+  if not path:  # as from an unset shell variable; it would mean the current folder
+    raise InputError("found an empty path, needed a file, a folder or -; see --corpus")
   if path == "-":
     sources = [_spool("standard input", lambda: contextlib.nullcontext(sys.stdin.buffer))]
   else:

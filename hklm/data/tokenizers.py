@@ -104,7 +104,7 @@ def load(path: str) -> base.Tokenizer:
     raise InputError(f"{path}: {error.strerror}; needed: a tokenizer hklm has saved") from None
   except InputError as error:
     raise InputError(f"{path}: {error}") from None
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise InputError(f"{path}: not JSON ({error}); needed: a tokenizer hklm has saved") from None
 
 

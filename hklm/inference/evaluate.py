@@ -42,8 +42,9 @@ def evaluate(lm: LanguageModel, params, ids, window: int = 256, streams: int = 1
   ids = np.asanyarray(ids)
   check_ids(ids, lm.config.vocab_size)
   targets = max(1, len(ids) - 1)
-  window = min(window, targets)
-  streams = -(-targets // -(-targets // streams))  # those that have any target
+  each = -(-targets // streams)  # targets of a stream
+  streams = -(-targets // each)  # those that have any
+  window = min(window, each)
   metrics = Metrics(nats=0.0, tokens=0, streams=streams, window=window)
   state = lm.initial_state(params, streams)
   for tokens, mask in cover(ids, streams, window):

@@ -152,7 +152,7 @@ def _check(lm, length, temperature, top_k, top_p, batch_size, stop):
   size = lm.config.vocab_size
   rules = [
       (length >= 0, f"--length={length} is out of range; needed: 0 or more"),
-      (batch_size >= 1, f"--samples={batch_size} is out of range; needed: 1 or more"),
+      (1 <= batch_size < 2**31, f"--samples={batch_size} is out of range; needed: 1 or more"),
       (0 <= temperature < float("inf"),
        f"--temperature={temperature} is out of range; needed: a finite number, 0 or more"),
       (top_k is None or 1 <= top_k <= size,

@@ -1,6 +1,7 @@
 """Parameters on disk, through orbax."""
 
 import os
+import shutil
 
 import jax
 import orbax.checkpoint as ocp
@@ -9,9 +10,29 @@ from hklm.errors import InputError
 
 
 def save(path: str, params):
-  """Writes parameters to the folder `path`, in place of what it held; done when it returns."""
-  with ocp.StandardCheckpointer() as checkpointer:
-    checkpointer.save(os.path.abspath(path), params, force=True)
+  """Writes parameters to the folder `path`, in place of what it held; done when it returns.
+
+  What it held stays until the new parameters are whole: orbax itself would delete it first.
+
+  Raises:
+    InputError: they cannot be written, as on a full disk.
+  """
+  path = os.path.abspath(path)
+  new, old, unfinished = path + ".new", path + ".old", path + ".new.orbax-checkpoint-tmp"
+  try:
+    with ocp.StandardCheckpointer() as checkpointer:
+      checkpointer.save(new, params, force=True)
+    shutil.rmtree(old, ignore_errors=True)
+    if os.path.isdir(path):
+      os.rename(path, old)
+    os.rename(new, path)
+  except Exception as error:  # whatever the part of orbax that met the trouble raises
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    raise InputError(f"{path}: cannot be saved ({reason:.200}); needed: room to write below "
+                     "--run_dir") from error
+  finally:
+    for folder in (new, old, unfinished):
+      shutil.rmtree(folder, ignore_errors=True)
 
 
 def restore(path: str, target):

@@ -30,7 +30,8 @@ class Progress:
     self._start = self._said = time.monotonic()
     self._tokens = 0
     self._bar = tqdm(total=steps, file=sys.stderr, disable=not sys.stderr.isatty(),
-                     dynamic_ncols=True, unit="update")
+                     dynamic_ncols=True,
+                     bar_format="{percentage:3.0f}%  {remaining} left{postfix}")
 
   def update(self, step: int, nats_per_token: float, bits_per_token: float, tokens: int):
     """Shows the state after update `step`, with `tokens` more tokens read."""

@@ -73,6 +73,9 @@ class TokenizersTest(parameterized.TestCase):
   def test_train_evaluate_sample(self, kind):
     run_dir, done = trained(kind)
     self.assertEqual(done.status, 0, done.stderr)
+    unit = {"bpe": "token"}.get(kind, kind)
+    self.assertIn(f" nats/{unit}, ", done.stderr)
+    self.assertRegex(done.stderr, rf"bits/{unit}  [0-9,]+ {unit}s/s")
     self.assertRegex(done.stdout.splitlines()[-1],
                      r"^validation bits/char [0-9]+\.[0-9]{4}  perplexity [0-9]+\.[0-9]{2}$")
 
@@ -248,7 +251,10 @@ class MistakesTest(parameterized.TestCase):
       ("--hidden_size=0", "--hidden_size=0 is out of range; needed: 1 or more"),
       ("--batch_size=0", "--batch_size=0 is out of range"), ("--bptt=0", "--bptt=0"),
       ("--epochs=0", "--epochs=0"), ("--seed=-1", "--seed=-1 is out of range"),
-      ("--seed=99999999999999999999", "is out of range; needed: 0 to 2**32 - 1"),
+      ("--seed=99999999999999999999", "needed a number below 2**33"),
+      ("--hidden_size=1000000000", "the parameters would take a terabyte or more; lower"),
+      ("--notie_embeddings=1", "does not take an argument"),
+      ("--cell=os:system", "the cell cannot serve (TypeError"),
       ("--seed=one", "flag --seed"), ("--batch_size=1e3", "flag --batch_size"),
       ("--tie_embeddings", "tied tables need one size: found --embedding_size="),
       ("--valid_fraction=1", "--valid_fraction=1.0"),
@@ -257,7 +263,7 @@ class MistakesTest(parameterized.TestCase):
       ("--schedule=linear", "--schedule=linear is unknown"), ("--dtype=int8", "--dtype=int8"),
       ("--tokenizer=letters", "--tokenizer=letters is unknown; needed: char, byte, word, bpe"),
       ("--vocab_size=100", "drop --vocab_size"), ("--cell=gru", "--cell=gru is unknown"),
-      ("--cell=no_module:cell", "--cell=no_module:cell: No module named"),
+      ("--cell=no_module:cell", "--cell=no_module:cell: ModuleNotFoundError: No module"),
       ("--init=xavier", "--init: found 'xavier'"), ("--num_biases=3", "--num_biases=3"),
       ("--warmup=8", "--warmup=8 reaches the last of 8 updates"),
       ("--batch_size=1000", "found 1350 tokens, needed 10001 for --batch_size=1000 --bptt=10"),

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import resource
+import signal
 import tempfile
 
 import chex
@@ -93,6 +95,26 @@ class CheckpointsTest(parameterized.TestCase):
     os.mkdir(self.path)
     with self.assertRaisesRegex(InputError, f"{self.path}: not a readable checkpoint"):
       checkpoints.restore(self.path, shapes(tree()))
+
+
+class FullDiskTest(absltest.TestCase):
+
+  def test_what_was_there_stays_and_nothing_half_written(self):
+    folder = self.enter_context(tempfile.TemporaryDirectory())
+    path = os.path.join(folder, "best")
+    params = {"w": np.arange(5000, dtype=np.float32)}
+    checkpoints.save(path, params)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+      resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limit[1]))
+      with self.assertRaisesRegex(InputError, "best: cannot be saved .*needed: room to write"):
+        checkpoints.save(path, {"w": np.random.RandomState(0).rand(5000).astype(np.float32)})
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+      signal.signal(signal.SIGXFSZ, handler)
+    self.assertEqual(os.listdir(folder), ["best"])
+    np.testing.assert_array_equal(checkpoints.restore(path, params)["w"], params["w"])
 
 
 if __name__ == "__main__":
