@@ -26,7 +26,7 @@ def run(main, names=()):
   """
   for name in ("stdout", "stderr"):
     if getattr(sys, name) is None:  # closed by whoever started us
-      setattr(sys, name, open(os.devnull, "w"))
+      setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
   for stream in (sys.stdout, sys.stderr):
     # Whatever the locale, text is UTF-8; a path that is not can still be named in a message.
     stream.reconfigure(encoding="utf-8", errors="backslashreplace")

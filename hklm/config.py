@@ -130,8 +130,8 @@ class TokenizerConfig:
       raise InputError(f"--vocab_size={self.vocab_size} limits word and bpe vocabularies; "
                        f"--tokenizer={self.kind} takes its size from the text: drop --vocab_size")
     if self.kind == "bpe" and self.vocab_size and not 256 <= self.vocab_size <= 2**20:
-      raise InputError(f"--vocab_size={self.vocab_size} is out of range for --tokenizer=bpe; needed: "
-                       "256, its bytes, to 2**20")
+      raise InputError(f"--vocab_size={self.vocab_size} is out of range for --tokenizer=bpe; "
+                       "needed: 256, its bytes, to 2**20")
 
 
 @dataclasses.dataclass(frozen=True)
