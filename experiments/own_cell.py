@@ -23,4 +23,5 @@ class MinimalGatedUnit(hk.RNNCore):
 
 
 def mgu(layer, size):
+  """What `--cell` names: the cell of a layer."""
   return MinimalGatedUnit(size, name=f"mgu_{layer}")

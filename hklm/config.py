@@ -226,6 +226,10 @@ def to_json(config) -> dict:
 def from_json(kind, values: dict):
   """The config of class `kind` that `to_json` wrote.
 
+  Args:
+    kind: `ModelConfig`, `TokenizerConfig` or `TrainConfig`.
+    values: JSON values.
+
   Raises:
     InputError: another format version, a field that is unknown or missing (named), a value of the
       wrong type.

@@ -92,7 +92,16 @@ def language_model(config: ModelConfig, cell: CellFactory | None = None) -> Lang
 
 
 def import_cell(name: str) -> CellFactory:
-  """The function that `package.module:function` names.
+  """The function that a name names.
+
+  Args:
+    name: `package.module:function`.
+
+  Returns:
+    The function, `(layer, size) -> hk.RNNCore`.
+
+  Raises:
+    InputError: the module cannot be imported, or has no such function.
 
   >>> import_cell("os.path:no_such_cell")
   Traceback (most recent call last):

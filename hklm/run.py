@@ -45,6 +45,9 @@ def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -
     checkpoint: `best` or `last`; empty: the best, or the last of a run without validation.
     cell: the cell factory of a run that was trained with one in place of `config.cell`.
 
+  Returns:
+    The `Run`.
+
   Raises:
     InputError: not a run directory, a file that is missing or damaged (named), a tokenizer or
       checkpoint that belongs to another run, parameters that are not finite.
@@ -153,7 +156,17 @@ def write_checkpoint(path: str, name: str, params, tokenizer):
 
 
 def read_checkpoint(path: str, name: str, lm: LanguageModel, tokenizer):
-  """The parameters of checkpoint `name`, which must fit the model and the tokenizer."""
+  """The parameters of a checkpoint, which must fit the model and the tokenizer.
+
+  Args:
+    path: the run directory.
+    name: `best` or `last`.
+    lm: the run's functions.
+    tokenizer: the run's.
+
+  Raises:
+    InputError: no or a damaged checkpoint, of another model or tokenizer, or not finite.
+  """
   place = checkpoint_path(path, name)
   shapes = jax.eval_shape(lm.init, jax.random.key(0))
   restored = checkpoints.restore(place, _payload(shapes, tokenizer))

@@ -102,6 +102,14 @@ def prepare_text(config: TrainConfig, corpus: corpora.Corpus | Sequence[str],
 
   The character alphabet is that of all the text given, so that a rare character of the held-out
   part does not end the run; word and BPE vocabularies are those of the training part alone.
+
+  Args:
+    config: the run.
+    corpus: paths, or an opened corpus; nothing: the built-in one.
+    valid_corpus: as `corpus`; nothing: the share that `config.valid_fraction` says.
+
+  Raises:
+    InputError: text that cannot be read or encoded; a validation part of fewer than two tokens.
   """
   kind = config.tokenizer.kind
   raw, whole = kind == "byte", _opened(corpus)

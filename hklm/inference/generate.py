@@ -90,6 +90,14 @@ def filter_logits(logits: jax.Array, top_k: jax.Array, top_p: jax.Array) -> jax.
 
   Holtzman et al. 2020, equation 3, after a cut to the k largest; never empty.
 
+  Args:
+    logits: `[B, V]`.
+    top_k: int32 `[]`, 1 to V; of equals the lower ids are kept.
+    top_p: float32 `[]`, above 0; 1 keeps all k.
+
+  Returns:
+    `[B, V]`.
+
   >>> filter_logits(jnp.log(jnp.array([[.5, .3, .2]])), jnp.int32(3), jnp.float32(.6)).tolist()
   [[-0.6931471824645996, -1.2039728164672852, -inf]]
   """

@@ -49,6 +49,17 @@ def schedule(config: TrainConfig, steps: int, steps_per_epoch: int) -> optax.Sch
 
   `plateau` is constant here: its factor depends on validations and lives in the training state.
 
+  Args:
+    config: the training configuration.
+    steps: updates in all.
+    steps_per_epoch: updates an epoch.
+
+  Returns:
+    Updates made, int32 `[]`, to the rate of the next, float32 `[]`.
+
+  Raises:
+    InputError: a warm-up that leaves no update.
+
   >>> rate = schedule(TrainConfig(schedule="step", learning_rate=1., decay_every=2), 60, 10)
   >>> [float(rate(n)) for n in (0, 19, 20, 39, 40)]
   [1.0, 1.0, 0.5, 0.5, 0.25]

@@ -41,7 +41,17 @@ class StepMetrics(NamedTuple):
 
 def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size: int, seed: int
          ) -> TrainState:
-  """The state before the first update, a function of its arguments alone."""
+  """The state before the first update, a function of its arguments alone.
+
+  Args:
+    lm: the bundle of functions.
+    optimizer: as `optimizers.optimizer` makes it.
+    batch_size: B, the rows of the carried state.
+    seed: of the parameters, and of the key that dropout draws from.
+
+  Returns:
+    A `TrainState` at step 0.
+  """
   init_key, key = jax.random.split(jax.random.key(seed))
   params = lm.init(init_key)
   return TrainState(params, jax.jit(optimizer.init)(params), lm.initial_state(params, batch_size),
@@ -56,6 +66,21 @@ def make_update(lm: LanguageModel, optimizer: optax.GradientTransformation
   the initial state, made inside the differentiated function so that a learned one gets its
   gradient; the others go on from the carried state, through which no gradient flows. The training
   state given is donated: use the one returned.
+
+  Args:
+    lm: the bundle of functions.
+    optimizer: as `optimizers.optimizer` makes it.
+
+  Returns:
+    The update. Its window is int32, its reset bool; `StepMetrics` are scalars on the device.
+
+  >>> import hklm
+  >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2))
+  >>> sgd = optax.sgd(0.1)
+  >>> state, metrics = make_update(lm, sgd)(
+  ...     init(lm, sgd, batch_size=3, seed=0), jnp.zeros([6, 3], jnp.int32), jnp.ones([3], bool))
+  >>> int(state.step), int(metrics.tokens)
+  (1, 15)
   """
 
   def objective(params, key, window, reset, carried):
