@@ -196,7 +196,10 @@ class CreateTest(RunTestCase):
   def test_an_empty_folder_and_missing_parents_are_fine(self):
     os.mkdir(self.path)
     runs.create(self.path, CONFIG, TOKENIZER)
-    runs.create(os.path.join(self.folder, "a", "b", "c"), CONFIG, TOKENIZER)
+    below = os.path.join(self.folder, "a", "b", "c")
+    runs.create(below, CONFIG, TOKENIZER)
+    for path in (self.path, below):
+      self.assertEqual(runs.read_config(path), (CONFIG, TOKENIZER.fingerprint))
 
   def test_a_run_is_replaced_only_when_asked(self):
     self.write(best=1.0)
