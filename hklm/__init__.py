@@ -14,7 +14,7 @@ from hklm.inference.score import score
 from hklm.model import LanguageModel, language_model
 
 __all__ = ["InputError", "LanguageModel", "ModelConfig", "TokenizerConfig", "TrainConfig",
-           "evaluate", "generate", "language_model", "load_run", "score", "train"]
+           "evaluate", "generate", "language_model", "load_run", "purity", "score", "train"]
 
 # These two need orbax, which takes longer to import than the rest: looked up when first used.
 _LATER = {"load_run": "hklm.run", "train": "hklm.trainer"}
@@ -23,4 +23,6 @@ _LATER = {"load_run": "hklm.run", "train": "hklm.trainer"}
 def __getattr__(name):
   if name in _LATER:
     return getattr(importlib.import_module(_LATER[name]), name)
+  if name == "purity":  # a tool for tests: no model needs it
+    return importlib.import_module("hklm.purity")
   raise AttributeError(f"module 'hklm' has no attribute {name!r}")

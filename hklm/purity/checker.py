@@ -1,0 +1,89 @@
+"""Checks whether a function is pure, by running it in surroundings that are made to differ."""
+
+import inspect
+from collections.abc import Callable
+
+import jax
+
+from hklm.purity.report import PurityReport
+from hklm.purity.session import Session
+from hklm.purity.values import TooLarge, copied, fingerprint, labelled
+
+
+def check(function: Callable, *args, allow_output: bool = False,
+          between: Callable[[], None] | None = None, **kwargs) -> PurityReport:
+  """Whether `function(*args, **kwargs)` is pure, and if not, which rule it breaks and where.
+
+  Two rules, measured: *same input, same output*, however often and whenever it runs; *no trace
+  left* on arguments, containers, arrays, attributes, globals, closure cells, defaults, classes,
+  modules, generators, streams and the process, whether it ran no, one or many times.
+
+  The function is run 4 times in a row; once more in changed surroundings (seeds, standard input,
+  environment, working directory), and once for each of these four if that made a difference;
+  twice at most for each name that holds state, with another value in it; it is traced
+  twice, and once more for each of those values; compiled and run twice if it calls back into
+  Python; differentiated in reverse twice. If a trace was left, the run that showed it is
+  repeated to find the line. Everything is put back, the caller's arguments are never touched
+  (each run gets copies), and standard input never waits.
+
+  Args:
+    function: anything that can be called: a function, a method, a jitted function, a module's
+      transformed one.
+    *args: its arguments.
+    allow_output: whether what is printed, logged or warned is let pass.
+    between: called between runs; it does what the rest of a program might do to state.
+    **kwargs: its arguments by name; names of the two above need a `functools.partial`.
+
+  Returns:
+    The report. What cannot be run or copied is "unknown" and says why.
+
+  Raises:
+    TypeError: `function` cannot be called.
+
+  >>> print(check(lambda x: 2 * x, 21).verdict)
+  pure
+  >>> seen = []
+  >>> def remember(x):
+  ...   seen.append(x)
+  ...   return 2 * x
+  >>> for finding in check(remember, 21).findings:
+  ...   print(finding.rule.name, finding.what, finding.detail)
+  NO_TRACE changes global `seen` [] -> [21]
+  >>> seen
+  []
+  """
+  if not callable(function):
+    raise TypeError(f"found {type(function).__name__}; needed: a function to check")
+  name = name_of(function)
+  reason = _unrunnable(function) or _uncopyable(args, kwargs)
+  if reason:
+    return PurityReport(name, unchecked=(reason,), ran=False)
+  jax.devices()  # the backend starts, and says so, before anything is watched
+  return Session(function, args, kwargs, allow_output, between).report(name)
+
+
+def name_of(function) -> str:
+  """What to call a function in a report."""
+  function = getattr(function, "func", function)
+  return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def _unrunnable(function) -> str:
+  inner = inspect.unwrap(getattr(function, "func", function))
+  if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+    return "it is a generator: calling it runs nothing; check what consumes it"
+  if inspect.iscoroutinefunction(inner):
+    return "it is a coroutine: calling it runs nothing; check a function that runs it"
+  return ""
+
+
+def _uncopyable(args, kwargs) -> str:
+  for label, value in labelled(args, kwargs).items():
+    try:
+      fingerprint(copied(value))
+    except TooLarge as error:
+      return f"{label} holds {error}"
+    except (Exception, RecursionError) as error:
+      return (f"{label} cannot be copied ({type(error).__name__}: {error}), and without copies a "
+              "run could change what is the caller's")
+  return ""

@@ -1,0 +1,69 @@
+"""Finds the line after which a trace was there, by looking after each line of the user's code."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+from hklm.purity.image import Image
+from hklm.purity.surroundings import Left
+from hklm.purity.territory import Territory
+
+LINES = 20_000  # looked at before giving up: the place then stays unknown
+
+
+class Locator:
+  """Follows a run line by line.
+
+  Args:
+    territory: whose lines are followed.
+    paths: the paths whose change is looked for.
+    current_module: tells the Haiku module at work.
+  """
+
+  def __init__(self, territory: Territory, paths: set[str], current_module: Callable[[], str]):
+    self.places: dict[str, tuple[str, str]] = {}
+    self._territory = territory
+    self._paths = paths
+    self._current_module = current_module
+    self._pictures: list[Image | Left] = []
+    self._last = ""
+    self._lines = 0
+
+  def watch(self, picture: Image | Left):
+    """Looks at one more thing that tells changes."""
+    self._pictures.append(picture)
+
+  @contextlib.contextmanager
+  def following(self) -> Iterator[None]:
+    """Within it, lines are followed."""
+    former = sys.gettrace()
+    sys.settrace(self._call)
+    try:
+      yield
+    finally:
+      sys.settrace(former)
+      self._look()
+
+  def _call(self, frame, event, argument):
+    return self._line if self._territory.owns(frame.f_globals.get("__name__")) else None
+
+  def _line(self, frame, event, argument):
+    self._look()
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    if event == "line":
+      self._last = place
+    elif event == "return":  # what comes next is the rest of the caller's line
+      back = frame.f_back
+      if back and self._territory.owns(back.f_globals.get("__name__")):
+        self._last = f"{back.f_code.co_filename}:{back.f_lineno}"
+    return self._line
+
+  def _look(self):
+    waiting = frozenset(self._paths - self.places.keys())
+    self._lines += 1
+    if not waiting or self._lines > LINES or not self._last:
+      return
+    for picture in self._pictures:
+      for change in picture.changes(waiting):
+        if change.path in waiting and change.path not in self.places:
+          self.places[change.path] = self._last, self._current_module()

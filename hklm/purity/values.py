@@ -1,0 +1,420 @@
+"""Objects taken apart: what one is, what it holds, and how it is put back as it was."""
+
+import array
+import collections
+import contextlib
+import contextvars
+import copy
+import decimal
+import enum
+import fractions
+import functools
+import hashlib
+import io
+import pathlib
+import random
+import re
+import reprlib
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+NODES = 200_000  # objects looked at before giving up
+ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis),
+         type(NotImplemented), decimal.Decimal, fractions.Fraction, pathlib.PurePath, re.Pattern)
+GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+# Their objects are not looked into: the machine beneath, whose caches are nobody's trace.
+MACHINE = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes", "haiku", "absl"})
+ABSENT = type("Absent", (), {"__repr__": lambda self: "absent"})()
+
+
+class TooLarge(Exception):
+  """More objects hang together than are looked at."""
+
+
+class Parts(NamedTuple):
+  """An object taken apart.
+
+  Attributes:
+    leaf: what it is apart from what it holds; equal for equal things.
+    held: pairs of a label and an object that it holds.
+    put_back: makes the object what it was when it was taken apart; None where nothing can change
+      or nothing can be done.
+    fixed: whether it cannot change, so that an equal one is as good.
+  """
+
+  leaf: Any
+  held: tuple[tuple[str, Any], ...] = ()
+  put_back: Callable[[], None] | None = None
+  fixed: bool = False
+
+
+def top(name: str | None) -> str:
+  """The package that a module's name begins with."""
+  return (name or "").partition(".")[0]
+
+
+def take_apart(thing, enter: Callable[[type], bool] = lambda kind: True) -> Parts:
+  """What an object is and holds.
+
+  Args:
+    thing: anything.
+    enter: whether to look into instances of a class that is neither known here nor a container.
+
+  >>> take_apart([1, 2]).held
+  (('[0]', 1), ('[1]', 2))
+  >>> take_apart(float("nan")).leaf == take_apart(float("nan")).leaf
+  True
+  """
+  kind = type(thing)
+  if isinstance(thing, enum.Enum):
+    return Parts((kind, thing.name), fixed=True)
+  if kind in ATOMS or isinstance(thing, pathlib.PurePath):
+    return Parts((kind, repr(thing) if kind in (float, complex) else thing), fixed=True)
+  for family, apart in _FAMILIES:
+    if isinstance(thing, family):
+      return apart(thing)
+  machine = top(kind.__module__) in MACHINE
+  if isinstance(thing, (jax.custom_jvp, jax.custom_vjp)):  # the rules are the user's
+    names = ("fun", "fwd", "bwd", "jvp")
+    return Parts(kind, tuple((f".{n}", getattr(thing, n)) for n in names if hasattr(thing, n)))
+  if machine and callable(thing) and hasattr(thing, "__wrapped__"):  # what jit makes
+    return Parts(kind, (("", thing.__wrapped__),))
+  if (machine and not hasattr(kind, "__next__")) or not enter(kind):
+    return Parts(_opaque(thing), fixed=True)
+  return _instance(thing)
+
+
+def _opaque(thing):
+  kind = type(thing)
+  if isinstance(thing, np.dtype) or kind.__name__ == "PyTreeDef":
+    return kind, str(thing)
+  return kind
+
+
+def _array(thing: jax.Array) -> Parts:
+  if isinstance(thing, jax.core.Tracer):
+    return Parts(("tracer", str(thing.aval)), fixed=True)
+  if thing.is_deleted():
+    return Parts("deleted array", fixed=True)
+  if jnp.issubdtype(thing.dtype, jax.dtypes.prng_key):
+    thing = jax.random.key_data(thing)
+  if not thing.is_fully_addressable:
+    return Parts(("array on other hosts", thing.dtype, thing.shape), fixed=True)
+  return Parts(("array", *_digest(np.asarray(thing))), fixed=True)
+
+
+def _digest(values: np.ndarray):
+  content = np.ascontiguousarray(values).view(np.uint8) if values.size else b""
+  return str(values.dtype), values.shape, hashlib.blake2b(content).digest()
+
+
+def _ndarray(thing: np.ndarray) -> Parts:
+  if thing.dtype.hasobject:
+    held = tuple((f".flat[{i}]", item) for i, item in enumerate(thing.ravel().tolist()))
+    saved = thing.copy()
+    return Parts((type(thing), thing.shape), held, lambda: np.copyto(thing, saved))
+  leaf = (type(thing), *_digest(thing.reshape(-1) if thing.ndim == 0 else thing), thing.shape)
+  if not thing.flags.writeable:
+    return Parts(leaf, fixed=True)
+  saved = thing.copy()
+  return Parts(leaf, (), lambda: np.copyto(thing, saved))
+
+
+def _extras(thing) -> dict[str, Any]:
+  """Attributes of an instance: its `__dict__` and the slots of its classes."""
+  found = dict(getattr(thing, "__dict__", {}))
+  for cls in type(thing).__mro__:
+    slots = cls.__dict__.get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else tuple(slots):
+      if name in ("__dict__", "__weakref__"):
+        continue
+      mangled = f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") else name
+      with contextlib.suppress(AttributeError):
+        found[mangled] = object.__getattribute__(thing, mangled)
+  return found
+
+
+def _attributes_back(thing, saved: dict[str, Any]):
+  for name in _extras(thing).keys() - saved.keys():
+    object.__delattr__(thing, name)
+  for name, value in saved.items():
+    object.__setattr__(thing, name, value)
+
+
+def _container(thing, content, put_back) -> Parts:
+  """A container with what it holds and the attributes that a subclass may add."""
+  extras = _extras(thing) if type(thing) not in (list, dict, set, bytearray) else {}
+  held = (*content, *((f".{name}", value) for name, value in extras.items()))
+  def back():
+    put_back()
+    if extras:
+      _attributes_back(thing, extras)
+  return Parts((type(thing), len(content)), held, back)
+
+
+def _list(thing) -> Parts:
+  saved = list(thing)
+  def put_back():
+    thing[:] = saved
+  return _container(thing, [(f"[{i}]", item) for i, item in enumerate(saved)], put_back)
+
+
+def _deque(thing) -> Parts:
+  saved = list(thing)
+  def put_back():
+    thing.clear()
+    thing.extend(saved)
+  return _container(thing, [(f"[{i}]", item) for i, item in enumerate(saved)], put_back)
+
+
+def _tuple(thing) -> Parts:
+  names = getattr(type(thing), "_fields", None)
+  labels = [f".{n}" for n in names] if names else [f"[{i}]" for i in range(len(thing))]
+  held = tuple(zip(labels, tuple(thing), strict=False))
+  return Parts((type(thing).__qualname__, len(thing)), held, fixed=True)
+
+
+def _dict(thing) -> Parts:
+  saved = dict(thing)
+  def put_back():
+    dict.clear(thing)
+    dict.update(thing, saved)
+  content = []
+  for key, value in saved.items():
+    label = f"[{reprlib.repr(key)}]" if type(key) in ATOMS else f"[{type(key).__name__}]"
+    content += [(f" key {label}", key), (label, value)]
+  return _container(thing, content, put_back)
+
+
+def _set(thing) -> Parts:
+  leaf = (type(thing), frozenset(map(fingerprint, thing)))  # its order says nothing
+  if isinstance(thing, frozenset):
+    return Parts(leaf, fixed=True)
+  saved = set(thing)
+  def put_back():
+    thing.clear()
+    thing.update(saved)
+  return Parts(leaf, (), put_back)
+
+
+def _buffer(thing) -> Parts:
+  saved = thing[:]
+  def put_back():
+    thing[:] = saved
+  return Parts((type(thing), bytes(thing)), (), put_back)
+
+
+def _mapping_proxy(thing) -> Parts:
+  return Parts((type(thing), len(thing)), tuple((f"[{key!r}]", v) for key, v in thing.items()))
+
+
+def _function(thing) -> Parts:
+  if top(thing.__module__) in MACHINE and "<locals>" not in thing.__qualname__:
+    return Parts(("function", thing.__code__), fixed=True)
+  cells = dict(zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True))
+  saved = thing.__defaults__, thing.__kwdefaults__, dict(thing.__dict__)
+  held = [(f" closure cell `{name}`", cell) for name, cell in cells.items()]
+  held += [(" default", value) for value in saved[0] or ()]
+  held += [(f" default `{name}`", value) for name, value in (saved[1] or {}).items()]
+  held += [(f".{name}", value) for name, value in saved[2].items()]
+  def put_back():
+    thing.__defaults__, thing.__kwdefaults__ = saved[:2]
+    thing.__dict__.clear()
+    thing.__dict__.update(saved[2])
+  return Parts(("function", thing.__code__), tuple(held), put_back)
+
+
+def _cell(thing) -> Parts:
+  try:
+    saved = thing.cell_contents
+  except ValueError:
+    saved = ABSENT
+  def put_back():
+    if saved is not ABSENT:
+      thing.cell_contents = saved
+    elif take_apart(thing).held[0][1] is not ABSENT:
+      del thing.cell_contents
+  return Parts("cell", (("", saved),), put_back)
+
+
+def _method(thing) -> Parts:
+  return Parts("method", ((" self", thing.__self__), (f".{thing.__name__}", thing.__func__)))
+
+
+def _builtin(thing) -> Parts:
+  owner = thing.__self__
+  held = () if owner is None or isinstance(owner, types.ModuleType) else ((".__self__", owner),)
+  return Parts(("builtin", thing.__qualname__), held)
+
+
+def _partial(thing) -> Parts:
+  held = (("", thing.func), (" arguments", thing.args), (" keywords", thing.keywords))
+  return Parts("partial", held)
+
+
+def _generator(thing) -> Parts:
+  name = {types.GeneratorType: "gi", types.CoroutineType: "cr"}.get(type(thing), "ag")
+  frame = getattr(thing, f"{name}_frame")
+  if frame is None:
+    return Parts((type(thing), "finished"))
+  held = tuple((f" local `{key}`", value) for key, value in frame.f_locals.items())
+  return Parts((type(thing), thing.__qualname__, frame.f_lasti), held)
+
+
+def _numpy_generator(thing) -> Parts:
+  source = thing.bit_generator if isinstance(thing, np.random.Generator) else thing
+  if isinstance(thing, np.random.RandomState):
+    saved = thing.get_state(legacy=False)
+    return Parts((type(thing), fingerprint(saved)), (), lambda: thing.set_state(saved))
+  saved = source.state
+  def put_back():
+    source.state = saved
+  return Parts((type(thing), fingerprint(saved)), (), put_back)
+
+
+def _python_generator(thing) -> Parts:
+  if isinstance(thing, random.SystemRandom):  # it has no state
+    return Parts(type(thing), fixed=True)
+  saved = thing.getstate()
+  return Parts((type(thing), saved), (), lambda: thing.setstate(saved))
+
+
+def _text_buffer(thing) -> Parts:
+  if thing.closed:
+    return Parts((type(thing), "closed"))
+  saved = thing.getvalue(), thing.tell()
+  def put_back():
+    thing.seek(0)
+    thing.truncate()
+    thing.write(saved[0])
+    thing.seek(saved[1])
+  return Parts((type(thing), *saved), (), put_back)
+
+
+def _context_variable(thing) -> Parts:
+  saved = thing.get(ABSENT)
+  return Parts((type(thing), thing.name), (("", saved),),
+               None if saved is ABSENT else lambda: thing.set(saved))
+
+
+def _class(thing) -> Parts:
+  return Parts(("class", thing.__module__, thing.__qualname__), fixed=True)
+
+
+def _instance(thing) -> Parts:
+  """An object of a class that is not known here: its attributes, and what a copy is made from."""
+  kind, saved = type(thing), _extras(thing)
+  held = [(f".{name}", value) for name, value in saved.items()]
+  rebuilt = _reduced(thing)
+  if rebuilt is not None:
+    held.append(("", rebuilt))
+  parameters = getattr(kind, "__dataclass_params__", None)
+  return Parts((kind.__module__, kind.__qualname__), tuple(held),
+               (lambda: _attributes_back(thing, saved)) if hasattr(thing, "__dict__") else None,
+               fixed=bool(parameters and parameters.frozen))
+
+
+def _reduced(thing):
+  """What `copy` and `pickle` would take of an object that keeps more than its attributes."""
+  kind = type(thing)
+  custom = any(getattr(kind, name) is not getattr(object, name)
+               for name in ("__reduce__", "__reduce_ex__", "__getstate__"))
+  if not custom and not hasattr(kind, "__next__"):
+    return None
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter("ignore")  # copying iterators is deprecated
+      return thing.__reduce__() if hasattr(kind, "__next__") else thing.__reduce_ex__(4)
+  except Exception:
+    return repr(thing) if top(kind.__module__) == "itertools" else None
+
+
+# The first that fits counts.
+_FAMILIES = (
+    (jax.Array, _array),
+    (np.ndarray, _ndarray),
+    (np.generic, lambda thing: Parts((type(thing), thing.tobytes()), fixed=True)),
+    (list, _list),
+    (tuple, _tuple),
+    (dict, _dict),
+    ((set, frozenset), _set),
+    (collections.deque, _deque),
+    ((bytearray, array.array), _buffer),
+    (types.MappingProxyType, _mapping_proxy),
+    (types.FunctionType, _function),
+    (types.CellType, _cell),
+    (types.MethodType, _method),
+    (types.BuiltinFunctionType, _builtin),
+    (functools.partial, _partial),
+    (functools._lru_cache_wrapper, lambda thing: Parts("cached", (("", thing.__wrapped__),))),
+    (types.ModuleType, lambda thing: Parts(("module", thing.__name__), fixed=True)),
+    (type, _class),
+    (GENERATORS, _generator),
+    ((np.random.Generator, np.random.BitGenerator, np.random.RandomState), _numpy_generator),
+    (random.Random, _python_generator),
+    ((io.StringIO, io.BytesIO), _text_buffer),
+    (contextvars.ContextVar, _context_variable),
+)
+
+
+def walk(root, enter=lambda kind: True) -> Iterator[tuple[str, Any, Parts]]:
+  """Yields every object that hangs on `root`, once, with the path to it and its parts."""
+  seen, waiting = {}, collections.deque([("", root)])
+  while waiting:
+    path, thing = waiting.popleft()
+    if id(thing) in seen:
+      continue
+    seen[id(thing)] = thing  # kept, so that no identity is given twice
+    if len(seen) > NODES:
+      raise TooLarge(f"more than {NODES:,} objects")
+    parts = take_apart(thing, enter)
+    yield path, thing, parts
+    waiting.extend((path + label, item) for label, item in parts.held)
+
+
+def fingerprint(root) -> tuple:
+  """What an object is, as a value that equals another's exactly where the objects are alike.
+
+  Arrays and floats count bit by bit (NaN equals NaN), functions by their code and what they keep,
+  cycles by their shape.
+
+  Raises:
+    TooLarge: more than 200,000 objects.
+
+  >>> loop = [1]; loop.append(loop); other = [1]; other.append(other)
+  >>> fingerprint(loop) == fingerprint(other), fingerprint([1]) == fingerprint([True])
+  (True, False)
+  """
+  nodes = list(walk(root))
+  leaves = {id(thing): parts.leaf for _, thing, parts in nodes if parts.fixed and not parts.held}
+  others = [(thing, parts) for _, thing, parts in nodes if id(thing) not in leaves]
+  numbers = {id(thing): number for number, (thing, _) in enumerate(others)}
+  def mention(item):
+    return ("leaf", leaves[id(item)]) if id(item) in leaves else ("node", numbers[id(item)])
+  return (mention(root), *((parts.leaf, tuple((label, mention(item)) for label, item in parts.held))
+                           for _, parts in others))
+
+
+def labelled(args, kwargs) -> dict:
+  """The arguments by the names that reports give them."""
+  return ({f"argument {i}": value for i, value in enumerate(args, start=1)}
+          | {f"argument `{key}`": value for key, value in kwargs.items()})
+
+
+def copied(value):
+  """A deep copy, but of what jax and Python keep one of (devices, meshes, modules).
+
+  Raises:
+    Exception: what an object raises that cannot be copied.
+  """
+  shared = {id(thing): thing for _, thing, _ in walk(value)
+            if isinstance(thing, types.ModuleType)
+            or (top(type(thing).__module__) in ("jax", "jaxlib")
+                and not isinstance(thing, jax.Array))}
+  return copy.deepcopy(value, shared)
