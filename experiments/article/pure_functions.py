@@ -2,7 +2,7 @@
 
 Follows "From PyTorch to JAX: towards neural net frameworks that purify stateful code"
 (sjmielke.com/jax-purify.htm): two pure functions, and five that are impure in one way each. Every
-verdict is measured (see `purity_measurement`), none is written down here.
+verdict is measured by `hklm.purity.check`, none is written down here.
 
   python -m experiments.article.pure_functions
 """
@@ -11,12 +11,13 @@ import random
 import time
 
 from experiments import cli
-from experiments.article import purity_measurement
+from hklm import purity
 
 RULES = {
     1: "when and how often a function runs does not change its output for the same input",
     2: "having run it no, one or many times leaves no trace",
 }
+NUMBERS = {purity.Rule.SAME_OUTPUT: 1, purity.Rule.NO_TRACE: 2, purity.Rule.OUTPUT: 2}
 
 counter = 0
 
@@ -62,20 +63,21 @@ EXAMPLES = ((double, 21), (numbers_below, 3), (append_sum, [1, 2, 3]), (double_a
             (times_counter, 21), (double_and_chat, 21), (times_luck, 21))
 
 
-def measured_examples() -> dict[str, list[purity_measurement.Breach]]:
-  """The breaches of the two rules by each of the seven functions, measured now."""
-  return {function.__name__: purity_measurement.measure(function, argument)
-          for function, argument in EXAMPLES}
+def measured_examples() -> dict[str, purity.PurityReport]:
+  """A report on each of the seven functions, measured now."""
+  return {function.__name__: purity.check(function, argument) for function, argument in EXAMPLES}
 
 
-def table(measured: dict[str, list[purity_measurement.Breach]]) -> str:
-  """A line for each function, and a further one for each further breach."""
-  lines = [("function", "verdict", "rule", "broken by")]
-  for name, breaches in measured.items():
-    lines.append((name, "impure" if breaches else "pure", "", ""))
-    for number, breach in enumerate(breaches):
+def table(reports: dict[str, purity.PurityReport]) -> str:
+  """A line for each function, and a further one for each further finding."""
+  lines = [("function", "verdict", "rule", "broken by", "line")]
+  for name, report in reports.items():
+    lines.append((name, report.verdict, "", "", ""))
+    for number, finding in enumerate(report.findings):
       start = lines.pop()[:2] if number == 0 else ("", "")
-      lines.append((*start, str(breach.rule), str(breach)))
+      broken_by = f"{finding.what}: {finding.detail}" if finding.detail else finding.what
+      lines.append((*start, str(NUMBERS[finding.rule]), broken_by,
+                    finding.place.rpartition(":")[2]))
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -85,10 +87,10 @@ def main():
   for number, rule in RULES.items():
     print(f"  {number}. {rule}")
   print()
-  measured = measured_examples()
-  print(table(measured))
-  impure = sum(map(bool, measured.values()))
-  print(f"\n{len(measured) - impure} pure, {impure} impure")
+  reports = measured_examples()
+  print(table(reports))
+  pure = sum(report.pure for report in reports.values())
+  print(f"\n{pure} pure, {len(reports) - pure} impure")
 
 
 if __name__ == "__main__":

@@ -104,18 +104,22 @@ def _set_jax(value):
       jax.config.update(name, content)
 
 
-def _set_logging(value):
-  for name, (level, disabled) in value.items():
-    logger = logging.getLogger(name)
-    logger.setLevel(level)
-    logger.disabled = disabled
+def _all_loggers():
+  return {**{name: logger for name, logger in logging.root.manager.loggerDict.items()
+             if isinstance(logger, logging.Logger)}, "root": logging.root}
 
 
 def _loggers():
-  found = {name: logger for name, logger in logging.root.manager.loggerDict.items()
-           if isinstance(logger, logging.Logger)}
-  return {name: (logger.level, logger.disabled)
-          for name, logger in {**found, "root": logging.root}.items()}
+  return {name: (logger.level, logger.disabled) for name, logger in _all_loggers().items()
+          if logger.level or logger.disabled}  # one just made is no change
+
+
+def _set_loggers(value):
+  for name, logger in _all_loggers().items():
+    level, disabled = value.get(name, (logging.NOTSET, False))
+    if (logger.level, logger.disabled) != (level, disabled):
+      logger.setLevel(level)
+      logger.disabled = disabled
 
 
 def _set_builtins(value):
@@ -142,7 +146,7 @@ _PLACES = (
     _Place("changes the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     _Place("changes the warning filters", lambda: list(warnings.filters),
            _set_list(lambda: warnings.filters)),
-    _Place("changes a logger's level", _loggers, _set_logging),
+    _Place("changes a logger's level", _loggers, _set_loggers),
     _Place("replaces a builtin", lambda: {k: v for k, v in vars(builtins).items() if k != "_"},
            _set_builtins),
     _Place("leaves a thread running", lambda: {t.name for t in threading.enumerate()}, None),
@@ -252,7 +256,7 @@ class Surroundings:
     try:
       return str(float(content) + 1) if "." in content else str(int(content) + 1)
     except (TypeError, ValueError):
-      return "1" if content is None else content + "?"
+      return "17" if content is None else content + "?"  # 1 is too likely a default
 
   def _note(self, stream: str, content: str, frame):
     place = blamed(frame, self._territory)

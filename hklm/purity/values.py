@@ -268,6 +268,8 @@ def _generator(thing) -> Parts:
 
 
 def _numpy_generator(thing) -> Parts:
+  if thing is np.random.mtrand._rand:  # that of the whole process: watched as such
+    return Parts("the generator of `numpy.random`", fixed=True)
   source = thing.bit_generator if isinstance(thing, np.random.Generator) else thing
   if isinstance(thing, np.random.RandomState):
     saved = thing.get_state(legacy=False)
@@ -281,6 +283,8 @@ def _numpy_generator(thing) -> Parts:
 def _python_generator(thing) -> Parts:
   if isinstance(thing, random.SystemRandom):  # it has no state
     return Parts(type(thing), fixed=True)
+  if thing is random._inst:  # that of the whole process: watched as such
+    return Parts("the generator of `random`", fixed=True)
   saved = thing.getstate()
   return Parts((type(thing), saved), (), lambda: thing.setstate(saved))
 
