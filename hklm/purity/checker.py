@@ -1,13 +1,19 @@
 """Checks whether a function is pure, by running it in surroundings that are made to differ."""
 
+import functools
 import inspect
+import threading
+import types
 from collections.abc import Callable
 
 import jax
 
 from hklm.purity.report import PurityReport
 from hklm.purity.session import Session
+from hklm.purity.territory import unwrapped
 from hklm.purity.values import TooLarge, copied, fingerprint, labelled
+
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def check(function: Callable, *args, allow_output: bool = False,
@@ -59,17 +65,27 @@ def check(function: Callable, *args, allow_output: bool = False,
   if reason:
     return PurityReport(name, unchecked=(reason,), ran=False)
   jax.devices()  # the backend starts, and says so, before anything is watched
-  return Session(function, args, kwargs, allow_output, between).report(name)
+  with _ONE_AT_A_TIME:  # streams, seeds and the working directory are those of the whole process
+    return Session(function, args, kwargs, allow_output, between).report(name)
 
 
 def name_of(function) -> str:
   """What to call a function in a report."""
-  function = getattr(function, "func", function)
-  return getattr(function, "__qualname__", None) or type(function).__qualname__
+  if isinstance(function, functools.partial):
+    return name_of(function.func)
+  try:
+    name = function.__qualname__
+  except Exception:  # an object of the user's may answer anything
+    name = None
+  return name if isinstance(name, str) else type(function).__qualname__
 
 
 def _unrunnable(function) -> str:
-  inner = inspect.unwrap(getattr(function, "func", function))
+  if isinstance(function, functools.partial):
+    return _unrunnable(function.func)
+  inner = unwrapped(function)
+  if not isinstance(inner, (types.FunctionType, types.MethodType)):
+    return ""
   if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
     return "it is a generator: calling it runs nothing; check what consumes it"
   if inspect.iscoroutinefunction(inner):

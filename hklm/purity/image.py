@@ -1,5 +1,6 @@
 """A picture of all that a function can reach, to compare with later and to put back."""
 
+import enum
 import reprlib
 import types
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from hklm.purity.values import (
     Parts,
     TooLarge,
     fingerprint,
+    is_a,
     take_apart,
     walk,
 )
@@ -47,6 +49,7 @@ class Change(NamedTuple):
 
 
 class _Record(NamedTuple):
+  prefix: str  # of all paths that may change in it
   path: str
   thing: Any
   again: Callable[[], Parts]
@@ -61,21 +64,18 @@ class Image:
   def __init__(self, records: list[_Record]):
     self._records = records
 
-  def changes(self, only: frozenset[str] | None = None) -> list[Change]:
-    """What differs from when the image was taken.
-
-    Args:
-      only: paths to look at; all if None.
-
-    Returns:
-      The changes, one a path.
-    """
+  def changes(self) -> list[Change]:
+    """What differs from when the image was taken, one change a path."""
     found = {}
     for record in self._records:
-      if only is None or any(path.startswith(record.path) for path in only):
-        for change in _compare(record):
-          found.setdefault(change.path, change)
+      for change in _compare(record):
+        found.setdefault(change.path, change)
     return list(found.values())
+
+  def narrowed(self, paths: set[str]) -> "Image":
+    """The part of the image in which these paths are."""
+    return Image([record for record in self._records
+                  if any(path.startswith(record.prefix) for path in paths)])
 
   def put_back(self):
     """Makes everything what it was, as far as that can be done."""
@@ -89,11 +89,15 @@ def taken(survey: Survey, enter: Callable[[type], bool]) -> Image:
   records = []
   for number, space in enumerate(survey.namespaces):
     prefix = "global `" if number == 0 else f"global `{space.name}."
-    records.append(_record_names(prefix, "`", space.visible, space.values.__setitem__,
+    def names(space=space):
+      return {name: value for name, value in space.visible().items()
+              if not _submodule(space.name, name, value)}
+    records.append(_record_names(prefix, "`", names, space.values.__setitem__,
                                  space.values.__delitem__))
   for cls in survey.classes:
     def members(cls=cls):
-      return {name: value for name, value in vars(cls).items() if not name.startswith("__")}
+      return {name: value for name, value in vars(cls).items()
+              if not name.startswith("__") or is_a(value, types.FunctionType)}
     records.append(_record_names(
         f"class attribute `{cls.__qualname__}.", "`", members,
         lambda name, value, cls=cls: setattr(cls, name, value),
@@ -102,22 +106,28 @@ def taken(survey: Survey, enter: Callable[[type], bool]) -> Image:
   return Image(records)
 
 
+def _submodule(package: str, name: str, value) -> bool:
+  """Whether a name is what importing a module left in its package."""
+  return is_a(value, types.ModuleType) and value.__name__ == f"{package}.{name}"
+
+
 def taken_of(roots: dict[str, Any], enter: Callable[[type], bool] = lambda kind: True) -> Image:
   """The image of objects by name, and of everything they hold."""
   return Image([_record(name + path, thing, enter)
-                for name, root in roots.items() for path, thing, _ in walk(root, enter)])
+                for name, root in roots.items() for path, thing, parts in walk(root, enter)
+                if is_a(thing, jax.Array) or parts.held or not parts.fixed])
 
 
 def _record(path, thing, enter) -> _Record:
-  again = (lambda: _life(thing)) if isinstance(thing, jax.Array) else (
+  again = (lambda: _life(thing)) if is_a(thing, jax.Array) else (
       lambda: take_apart(thing, enter))
-  whole = isinstance(thing, (list, dict, set, *GENERATORS)) or hasattr(type(thing), "__next__")
-  return _Record(path, thing, again, again(), text(thing), whole)
+  whole = is_a(thing, (list, dict, set, *GENERATORS)) or hasattr(type(thing), "__next__")
+  return _Record(path, path, thing, again, again(), text(thing), whole)
 
 
 def _life(array) -> Parts:
   """An array cannot change; its memory can be given away."""
-  gone = not isinstance(array, jax.core.Tracer) and array.is_deleted()
+  gone = not is_a(array, jax.core.Tracer) and array.is_deleted()
   return Parts("deleted" if gone else "alive")
 
 
@@ -139,7 +149,7 @@ def _record_names(before, after, values, assign, remove) -> _Record:
         assign(name, value)
 
   parts = again()
-  return _Record("", None, again, parts._replace(put_back=put_back), "", False)
+  return _Record(before, "", None, again, parts._replace(put_back=put_back), "", False)
 
 
 def _compare(record: _Record) -> Iterable[Change]:
@@ -150,9 +160,10 @@ def _compare(record: _Record) -> Iterable[Change]:
   old, new = dict(was.held), dict(now.held)
   changed = [label for label in {**old, **new}
              if not _same(old.get(label, ABSENT), new.get(label, ABSENT))]
+  moved = is_a(record.thing, dict) and list(old) != list(new)
   stuck = was.put_back is None
   if record.whole or was.leaf != now.leaf:
-    if changed or was.leaf != now.leaf:
+    if changed or moved or was.leaf != now.leaf:
       deleted = now.leaf == "deleted"
       yield Change(record.path, record.text, "deleted" if deleted else text(record.thing),
                    any(map(_traced, new.values())), deleted, stuck)
@@ -177,7 +188,7 @@ def _same(old, new) -> bool:
 
 def _traced(value) -> bool:
   try:
-    return any(isinstance(thing, jax.core.Tracer) for _, thing, _ in walk(value))
+    return any(is_a(thing, jax.core.Tracer) for _, thing, _ in walk(value))
   except TooLarge:
     return False
 
@@ -186,17 +197,18 @@ class _Text(reprlib.Repr):
   """Short texts that call no code of the user's and print no large array."""
 
   def repr_instance(self, x, level):
-    if isinstance(x, jax.core.Tracer):
+    if is_a(x, jax.core.Tracer):
       return f"<tracer {x.aval}>"
-    if isinstance(x, (jax.Array, np.ndarray)):
-      if isinstance(x, jax.Array) and x.is_deleted():
+    if is_a(x, (jax.Array, np.ndarray)):
+      if is_a(x, jax.Array) and x.is_deleted():
         return "<deleted array>"
       if x.size > 8 or not jnp.issubdtype(x.dtype, np.number):
         return f"<{x.dtype}{list(x.shape)}>"
       return f"array({np.array2string(np.asarray(x), separator=', ')})".replace("\n", "")
-    if isinstance(x, (np.generic, float, complex, bytes, bool, types.NoneType)) or x is ABSENT:
+    if is_a(x, (np.generic, float, complex, bytes, bool, types.NoneType, enum.Enum)) or (
+        x is ABSENT):
       return super().repr_instance(x, level)
-    if isinstance(x, (type, types.FunctionType, types.ModuleType)):
+    if is_a(x, (type, types.FunctionType, types.ModuleType)):
       return f"<{getattr(x, '__qualname__', x.__name__)}>"
     return f"<{type(x).__qualname__}>"
 
@@ -212,8 +224,11 @@ def text(value) -> str:
   >>> text([1.5, "a", np.zeros(100)])
   "[1.5, 'a', <float64[100]>]"
   """
-  if isinstance(value, tuple) and hasattr(value, "_fields"):
+  if is_a(value, tuple) and hasattr(value, "_fields"):
     return f"<{type(value).__qualname__}>"
   if type(value).__name__ == "generator" or hasattr(type(value), "__next__"):
     return f"<{type(value).__name__}>"
-  return _SHORT.repr(value)
+  try:
+    return _SHORT.repr(value)
+  except Exception:  # an object of the user's, an integer too long to print, ...
+    return f"<{type(value).__name__}>"

@@ -2,13 +2,14 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 from hklm.purity.image import Image
 from hklm.purity.surroundings import Left
 from hklm.purity.territory import Territory
 
-LINES = 20_000  # looked at before giving up: the place then stays unknown
+SECONDS = 3.0  # before giving up: the place then stays unknown
 
 
 class Locator:
@@ -27,11 +28,11 @@ class Locator:
     self._current_module = current_module
     self._pictures: list[Image | Left] = []
     self._last = ""
-    self._lines = 0
+    self._deadline = time.monotonic() + SECONDS
 
   def watch(self, picture: Image | Left):
     """Looks at one more thing that tells changes."""
-    self._pictures.append(picture)
+    self._pictures.append(picture.narrowed(self._paths))
 
   @contextlib.contextmanager
   def following(self) -> Iterator[None]:
@@ -54,16 +55,16 @@ class Locator:
       self._last = place
     elif event == "return":  # what comes next is the rest of the caller's line
       back = frame.f_back
-      if back and self._territory.owns(back.f_globals.get("__name__")):
+      while back and not self._territory.owns(back.f_globals.get("__name__")):
+        back = back.f_back
+      if back:
         self._last = f"{back.f_code.co_filename}:{back.f_lineno}"
     return self._line
 
   def _look(self):
-    waiting = frozenset(self._paths - self.places.keys())
-    self._lines += 1
-    if not waiting or self._lines > LINES or not self._last:
+    if not self._last or not self._paths - self.places.keys() or time.monotonic() > self._deadline:
       return
     for picture in self._pictures:
-      for change in picture.changes(waiting):
-        if change.path in waiting and change.path not in self.places:
-          self.places[change.path] = self._last, self._current_module()
+      for change in picture.changes():
+        if change.path in self._paths:
+          self.places.setdefault(change.path, (self._last, self._current_module()))

@@ -54,7 +54,7 @@ class Watch:
     name = getattr(module, "module_name", type(module).__name__)  # none yet inside __init__
     self.seen = True
     self._stack.append(name)
-    before = dict(vars(module))
+    before = {key: fingerprint(value) for key, value in vars(module).items() if _keeps_array(value)}
     outer, self._draws = self._draws, _generators()
     result = method(*args, **kwargs)  # where it raises, the stack still names the module
     now = _generators()
@@ -66,7 +66,7 @@ class Watch:
     self._draws = {generator: now[generator] for generator in outer} if outer else outer
     if context.method_name != "__init__":
       for attribute, value in vars(module).items():
-        if _keeps_array(value) and not _alike(before.get(attribute), value):
+        if _keeps_array(value) and before.get(attribute) != fingerprint(value):
           self.faults.append(Fault(
               name, "keeps an array on `self`", f"self.{attribute} = {text(value)}",
               "return it, or keep it with hk.set_state; a module lives for one call"))
@@ -88,6 +88,3 @@ def _keeps_array(value) -> bool:
   except TooLarge:
     return False
 
-
-def _alike(old, new) -> bool:
-  return old is new or (type(old) is type(new) and fingerprint(old) == fingerprint(new))

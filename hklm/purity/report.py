@@ -50,13 +50,15 @@ class Finding(NamedTuple):
 
 # What no check of this kind sees; every report says so.
 LIMITS = (
-    "state held in C (except random generators, iterators and buffers of the standard library)",
+    "state held in C (except random generators, iterators and buffers of the standard library), "
+    "as what `functools.lru_cache` keeps",
     "what other threads and processes do",
     "writes on file descriptors and by C code",
-    "attributes of modules, classes and objects of other packages",
+    "attributes of modules, classes and objects of other packages, and their settings",
+    "names bound by a string that is made up when the code runs",
     "calls later than those that were made",
     "the order of hashes, which a process keeps",
-    "clocks so coarse that they stand still during the check, unless they are read by name",
+    "clocks that C code reads, if they stand still during the check",
     "containers and objects that only other code fills in place (`between` can do it)",
 )
 

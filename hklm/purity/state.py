@@ -1,5 +1,7 @@
 """Which of the things a function reads are state: names that some code binds anew."""
 
+import contextvars
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -8,21 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hklm.purity.bindings import Bindings
 from hklm.purity.territory import (
     Namespace,
     Store,
     Survey,
     Territory,
     codes,
+    is_descriptor,
     line_of,
     module_codes,
+    names_in,
     stores,
 )
-from hklm.purity.values import ABSENT
-
-# Methods in which an object gets its attributes: what is stored there is no later change.
-_BEGINNINGS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "__set_name__",
-                         "__init_subclass__", "setup"})
+from hklm.purity.values import ABSENT, attributes, is_a, take_apart
 
 
 class Slot(NamedTuple):
@@ -33,56 +34,85 @@ class Slot(NamedTuple):
     place: "file:line" of the first code that reads it.
     value: what it holds.
     bind: binds the name to another value.
+    others: the values to try in its place.
   """
 
   path: str
   place: str
   value: Any
   bind: Callable[[Any], None]
+  others: tuple
 
 
 def slots(survey: Survey, territory: Territory) -> Iterator[Slot]:
   """Yields the state that the functions of a survey read.
 
   State is a global that a function of its module binds (`STORE_GLOBAL`), an attribute of a module,
-  class or kept object that code outside constructors binds (`STORE_ATTR`), and a closure cell that
-  a sibling function binds (`STORE_DEREF`). What nothing binds anew is a constant.
+  class, function or kept object that code outside constructors binds (`STORE_ATTR`), a closure cell
+  that a sibling function binds (`STORE_DEREF`), and a context variable. What nothing binds anew is
+  a constant. Code that binds by a string (`setattr`, `globals()[...]`) counts for the names in it.
   """
-  bodies = [code for function in survey.functions for code in codes(function.__code__)]
-  modules = {id(space.values): list(module_codes(space.values)) for space in survey.namespaces}
-  # Functions made by calls are no values of their module.
-  known = {id(code) for module in modules.values() for code in module}
-  loose = [code for code in bodies if id(code) not in known]
-  assigned = [store for code in [*loose, *(c for module in modules.values() for c in module)]
-              for store in stores(code)]
-  attributes = {store.name for store in assigned
-                if store.kind == "ATTR" and store.code.co_name not in _BEGINNINGS}
-  read = {name: place for code in reversed(bodies) for name in code.co_names
-          if (place := line_of(code, name))}
+  bindings = Bindings(survey)
+  read = {name: place for function in reversed(survey.functions) for name in names_in(function)
+          if (place := _place(function, name))}
+  tried = {constant for bodies in bindings.codes.values() for code in bodies
+           for constant in code.co_consts}
+
+  def slot(path, name, value, bind):
+    return Slot(path, read[name], value, bind, other_values(value, tried))
 
   for number, space in enumerate(survey.namespaces):
-    own = [*modules[id(space.values)], *loose] if number == 0 else modules[id(space.values)]
-    bound = {store.name for code in own for store in stores(code) if store.kind == "GLOBAL"}
-    for name in sorted(bound | attributes & space.visible().keys()):
-      if name in read and not _is_code(space.values.get(name)):
-        prefix = "" if number == 0 else f"{space.name}."
-        yield Slot(f"global `{prefix}{name}`", read[name], space.values.get(name, ABSENT),
-                   _binder(space, name))
+    bound = bindings.globals_of(space.values)
+    bound |= _bound_from_outside(space, territory) & space.visible().keys()
+    for name in sorted(bound & read.keys()):
+      prefix = "" if number == 0 else f"{space.name}."
+      yield slot(f"global `{prefix}{name}`", name, space.values.get(name, ABSENT),
+                 _binder(space, name))
   for cls in survey.classes:
     for name, value in sorted(vars(cls).items()):
-      if name in attributes and name in read and not _is_code(value):
-        yield Slot(f"class attribute `{cls.__qualname__}.{name}`", read[name], value,
+      if name in read and not _is_code(value) and bindings.binds(cls, name):
+        yield slot(f"class attribute `{cls.__qualname__}.{name}`", name, value,
                    lambda new, cls=cls, name=name: setattr(cls, name, new))
   for path, thing in survey.objects:
-    if territory.owns(type(thing).__module__):
-      for name, value in sorted(getattr(thing, "__dict__", {}).items()):
-        if name in attributes and name in read and not _is_code(value):
-          yield Slot(f"{path}.{name}", read[name], value,
+    if path.startswith("argument"):
+      continue  # what an argument holds is input
+    if is_a(thing, contextvars.ContextVar):
+      yield Slot(path, "", thing.get(ABSENT), thing.set, other_values(thing.get(ABSENT), tried))
+    elif is_a(thing, types.FunctionType) or (
+        territory.enter(type(thing)) and not take_apart(thing).fixed):
+      for name, value in sorted(attributes(thing).items()):
+        if name in read and not _is_code(value) and bindings.binds(thing, name):
+          yield slot(f"{path}.{name}", name, value,
                      lambda new, thing=thing, name=name: object.__setattr__(thing, name, new))
-  yield from _cells(survey, modules, assigned)
+  for name, value, cell, place in _cells(survey, bindings.all):
+    yield Slot(f"closure cell `{name}`", place, value,
+               lambda new, cell=cell: setattr(cell, "cell_contents", new),
+               other_values(value, tried))
 
 
-def _cells(survey: Survey, modules, assigned: list[Store]) -> Iterator[Slot]:
+def _place(function: types.FunctionType, name: str) -> str:
+  """Where a function reads a name, as such or as a string; empty if it does not."""
+  for code in codes(function.__code__):
+    place = line_of(code, name)
+    if place:
+      return place
+  return ""
+
+
+def _bound_from_outside(space: Namespace, territory: Territory) -> set[str]:
+  """The names of a module that the functions of any loaded module bind: `settings.rate = 2`."""
+  bound = set()
+  for name, module in list(sys.modules.items()):
+    if territory.owns(name) and is_a(module, types.ModuleType):
+      aliases = {alias for alias, value in vars(module).items()
+                 if is_a(value, types.ModuleType) and vars(value) is space.values}
+      if aliases:
+        bound |= {store.name for code in module_codes(vars(module)) for store in stores(code)
+                  if store.kind == "ATTR" and store.of in aliases}
+  return bound
+
+
+def _cells(survey: Survey, assigned: list[Store]) -> Iterator[tuple]:
   done = set()
   for function in survey.functions:
     outer, local, _ = function.__code__.co_qualname.rpartition(".<locals>.")
@@ -94,12 +124,9 @@ def _cells(survey: Survey, modules, assigned: list[Store]) -> Iterator[Slot]:
       if name in siblings and place and id(cell) not in done:
         done.add(id(cell))
         try:
-          value = cell.cell_contents
-        except ValueError:
+          yield name, cell.cell_contents, cell, place
+        except ValueError:  # it is empty
           continue
-        if not _is_code(value):
-          yield Slot(f"closure cell `{name}`", place, value,
-                     lambda new, cell=cell: setattr(cell, "cell_contents", new))
 
 
 def _binder(space: Namespace, name: str) -> Callable[[Any], None]:
@@ -112,26 +139,37 @@ def _binder(space: Namespace, name: str) -> Callable[[Any], None]:
 
 
 def _is_code(value) -> bool:
-  return isinstance(value, (type, types.ModuleType, property, staticmethod, classmethod))
+  return is_descriptor(value) or is_a(
+      value, (types.FunctionType, property, staticmethod, classmethod))
 
 
-def other_values(value) -> tuple:
+def other_values(value, constants=()) -> tuple:
   """Values of the same kind that differ from this one; for a kind not known here, a bare object.
 
+  Args:
+    value: what a name holds.
+    constants: what the code at hand compares or binds; those of the same kind are tried first.
+
   >>> other_values(3), other_values("a"), other_values(True)
-  ((4, 1003), ('a?', ''), (False,))
+  ((4, 1000003, 0, -3, -1000003), ('a?', ''), (False,))
+  >>> other_values("eval", {"train", 7})
+  ('train', 'eval?', '')
   """
+  same = [constant for constant in constants if type(constant) is type(value)
+          and constant != value]
+  same = tuple(sorted(same, key=repr))[:8]
   match value:
     case bool():
       return (not value,)
-    case int() | float() | complex() | np.number():
-      return value + 1, value + 1000  # two, since the function may round or compare
+    case int() | float() | complex() | np.number():  # several: it may be rounded or compared
+      others = (*same, value + 1, value + 10**6, value * 0, -value, -value - 10**6)
+      return tuple({other: None for other in others if other != value})
     case str():
-      return value + "?", ""
+      return (*same, value + "?", "") if value else (*same, "?")
     case list() | tuple() if type(value) in (list, tuple):
-      return (value * 2, value[:-1]) if value else ((*value, 1) if value == () else [1],)
+      return (value * 2, value[:-1]) if value else ((1,) if value == () else [1],)
     case dict() if type(value) is dict:
       return {}, value | {"?": 0}
-  if isinstance(value, (np.ndarray, jax.Array)) and jnp.issubdtype(value.dtype, np.number):
-    return (value + 1,)
+  if is_a(value, (np.ndarray, jax.Array)) and jnp.issubdtype(value.dtype, np.number):
+    return value + 1, -value - 1000
   return (object(),)

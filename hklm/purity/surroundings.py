@@ -3,24 +3,29 @@
 import builtins
 import contextlib
 import decimal
+import gc
 import io
 import locale
 import logging
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from absl import flags
 
 from hklm.purity.events import blamed
-from hklm.purity.image import Change
+from hklm.purity.image import Change, text
+from hklm.purity.report import Rule
 from hklm.purity.territory import Territory
+from hklm.purity.values import fingerprint, is_a
 
 
 class Setting(NamedTuple):
@@ -31,17 +36,20 @@ class Setting(NamedTuple):
     answer: the first line on standard input; the following ones count up.
     environment: variables that differ from the real ones.
     elsewhere: whether the working directory is another one.
+    arguments: the command line; the real one if None.
   """
 
   seed: int = 1
   answer: int = 1
   environment: tuple[tuple[str, str], ...] = ()
   elsewhere: bool = False
+  arguments: tuple[str, ...] | None = None
 
 
 class Written(NamedTuple):
-  """Text that went to a standard stream or a log, and the line of the user's code that sent it."""
+  """Text that went to a stream or a log, and the line of the user's code that sent it."""
 
+  rule: Rule
   stream: str
   text: str
   place: str
@@ -59,13 +67,19 @@ class _Place(NamedTuple):
 
 def numpy_state() -> tuple:
   """The state of NumPy's global generator, in a form that `==` compares."""
-  name, key, *rest = np.random.get_state(legacy=True)
-  return name, key.tobytes(), *rest
+  return fingerprint(np.random.get_state(legacy=False))
 
 
-def _set_numpy(value):
-  name, key, *rest = value
-  np.random.set_state((name, np.frombuffer(key, np.uint32), *rest))
+def _folder() -> str:
+  try:
+    return os.getcwd()
+  except FileNotFoundError:  # it was removed
+    return ""
+
+
+def _set_folder(value: str):
+  with contextlib.suppress(OSError):
+    os.chdir(value)
 
 
 _DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")  # not flags: any division sets
@@ -122,6 +136,41 @@ def _set_loggers(value):
       logger.disabled = disabled
 
 
+def _handlers():
+  return {name: list(logger.handlers) for name, logger in _all_loggers().items()
+          if logger.handlers}
+
+
+def _set_handlers(value):
+  for name, logger in _all_loggers().items():
+    logger.handlers[:] = value.get(name, [])
+
+
+def _set_hooks(value):
+  sys.excepthook, sys.displayhook = value
+
+
+def _signals():
+  return {number: signal.getsignal(number)
+          for number in signal.valid_signals()}
+
+
+def _set_signals(value):
+  if threading.current_thread() is threading.main_thread():
+    for number, handler in value.items():
+      if handler is not None and signal.getsignal(number) is not handler:  # None is one set by C
+        signal.signal(number, handler)
+
+
+def _flags():
+  return {name: flags.FLAGS[name].value for name in flags.FLAGS}
+
+
+def _set_flags(value):
+  for name in set(flags.FLAGS) & value.keys():
+    flags.FLAGS[name].value = value[name]
+
+
 def _set_builtins(value):
   for name in vars(builtins).keys() - value.keys():
     delattr(builtins, name)
@@ -132,9 +181,9 @@ _KEY = "take a key (jax.random) or a seeded generator as an argument"
 _PLACES = (
     _Place("advances the generator of `random`", random.getstate, random.setstate, _KEY),
     _Place("advances the generator of `numpy.random`",
-           numpy_state, _set_numpy, _KEY),
+           lambda: np.random.get_state(legacy=False), np.random.set_state, _KEY),
     _Place("changes the environment", lambda: dict(os.environ), _set_environment),
-    _Place("changes the working directory", os.getcwd, os.chdir),
+    _Place("changes the working directory", _folder, _set_folder),
     _Place("changes `sys.path`", lambda: list(sys.path), _set_list(lambda: sys.path)),
     _Place("changes `sys.argv`", lambda: list(sys.argv), _set_list(lambda: sys.argv)),
     _Place("changes NumPy's error handling", np.geterr, lambda value: np.seterr(**value)),
@@ -149,27 +198,47 @@ _PLACES = (
     _Place("changes a logger's level", _loggers, _set_loggers),
     _Place("replaces a builtin", lambda: {k: v for k, v in vars(builtins).items() if k != "_"},
            _set_builtins),
+    _Place("changes the handlers of a logger", _handlers, _set_handlers),
+    _Place("disables logging", lambda: logging.root.manager.disable, logging.disable),
+    _Place("replaces a hook of `sys`", lambda: (sys.excepthook, sys.displayhook), _set_hooks),
+    _Place("changes whether garbage is collected", gc.isenabled,
+           lambda value: gc.enable() if value else gc.disable()),
+    _Place("changes how a signal is handled", _signals, _set_signals),
+    _Place("changes an absl flag", _flags, _set_flags),
+    _Place("sets a trace function", sys.gettrace, sys.settrace),
     _Place("leaves a thread running", lambda: {t.name for t in threading.enumerate()}, None),
 )
+
+_IMPORTS = frozenset({"changes the warning filters", "changes a logger's level",
+                      "changes the handlers of a logger", "changes an absl flag",
+                      "changes jax.config", "leaves a thread running"})
 
 
 class Left:
   """What a run leaves changed in the process, against what was there when this was made."""
 
-  def __init__(self):
-    self._before = [place.read() for place in _PLACES]
+  def __init__(self, places: tuple[_Place, ...] = _PLACES):
+    self._before = [(place, place.read()) for place in places]
     self._streams = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
+    self._modules = len(sys.modules)
 
-  def changes(self, only: frozenset[str] | None = None) -> list[Change]:
+  def narrowed(self, paths: set[str]) -> "Left":
+    """The same for those places alone whose phrases are given."""
+    return Left(tuple(place for place, _ in self._before if place.what in paths))
+
+  def changes(self) -> list[Change]:
     """The changes; their paths are phrases, as "advances the generator of `random`"."""
     found = []
-    for place, was in zip(_PLACES, self._before, strict=True):
-      if only is None or place.what in only:
-        now = place.read()
-        if was != now:
-          found.append(Change(place.what, *_difference(was, now), remedy=place.remedy))
+    imported = len(sys.modules) != self._modules  # a first import has effects, and has them once
+    for place, was in self._before:
+      now = place.read()
+      if isinstance(now, set):  # what went was not started by the run
+        now |= was
+      if not _same(was, now) and not (imported and place.what in _IMPORTS):
+        found.append(Change(place.what, *_difference(was, now), remedy=place.remedy))
     return found + [Change(f"replaces `sys.{name}`", "", "", remedy="put it back")
-                    for name, stream in self._streams.items() if getattr(sys, name) is not stream]
+                    for name, stream in self._streams.items()
+                    if getattr(sys, name, None) is not stream]
 
   def input_was_read(self) -> bool:
     """Whether anything was taken from standard input."""
@@ -178,8 +247,8 @@ class Left:
 
   def put_back(self):
     """Makes all of it what it was."""
-    for place, was in zip(_PLACES, self._before, strict=True):
-      if place.write and place.read() != was:
+    for place, was in self._before:
+      if place.write and not _same(place.read(), was):
         place.write(was)
     for name, stream in self._streams.items():
       setattr(sys, name, stream)
@@ -206,49 +275,77 @@ class Surroundings:
   def installed(self) -> Iterator[None]:
     """Puts the stand-ins in place, and everything back afterwards."""
     saved = [place.read() for place in _PLACES]
-    streams = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
-    handle, data = logging.Logger.handle, os.environ._data
+    streams = {name: getattr(sys, name)
+               for name in ("stdin", "stdout", "stderr", "__stdout__", "__stderr__")}
+    calls, data = logging.Logger.callHandlers, getattr(os.environ, "_data", None)
 
     def note_record(logger, record):
-      self._note("the log", record.getMessage(), sys._getframe(1))
+      if _shown(logger, record):
+        try:
+          content = record.getMessage()
+        except Exception:  # logging would say so, and go on
+          content = str(record.msg)
+        self._note(Rule.OUTPUT, "the log", content, sys._getframe(1))
+
+    def note_warning(message, *details, **more):
+      self._note(Rule.OUTPUT, "standard error, as a warning", str(message), sys._getframe(1))
 
     with contextlib.ExitStack() as stack:
+      self._stack = stack
       for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
-        stack.enter_context(self._muted(name))
+        title = f"standard {'error' if 'err' in name else 'output'}"
+        if not self._mute(getattr(sys, name), Rule.OUTPUT, title):
+          own = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+          self._mute(own, Rule.OUTPUT, title)
+          setattr(sys, name, own)  # it takes no attribute, or there is none
       stack.enter_context(_silent_keyboard())
       stack.enter_context(warnings.catch_warnings())
-      warnings.simplefilter("ignore")  # a warning is noted where it is issued
-      stack.callback(setattr, logging.Logger, "handle", handle)
-      logging.Logger.handle = note_record
-      stack.callback(setattr, os.environ, "_data", data)
-      os.environ._data = _Variables(data, self._read_variable)
+      # What would be shown once is shown each time.
+      warnings.filters[:] = [*((action if action in ("error", "ignore") else "always", *rest)
+                               for action, *rest in warnings.filters),
+                             ("always", None, Warning, None, 0)]
+      warnings.showwarning = note_warning
+      stack.callback(setattr, logging.Logger, "callHandlers", calls)
+      logging.Logger.callHandlers = note_record
+      if isinstance(data, dict):
+        stack.callback(setattr, os.environ, "_data", data)
+        os.environ._data = _Variables(data, self._read_variable)
       try:
         yield
       finally:
         for name, stream in streams.items():
           setattr(sys, name, stream)
-        os.environ._data = data
+        if isinstance(data, dict):
+          os.environ._data = data
         for place, value in zip(_PLACES, saved, strict=True):
-          if place.write and place.read() != value:
+          if place.write and not _same(place.read(), value):
             place.write(value)
 
   @contextlib.contextmanager
   def run(self, setting: Setting) -> Iterator["Left"]:
     """Sets the surroundings of one run; yields what tells what the run leaves changed."""
     random.seed(setting.seed)
-    np.random.seed(setting.seed)
-    home = os.getcwd()
+    with contextlib.suppress(Exception):  # another bit generator may have been put in
+      np.random.seed(setting.seed)
+    home = _folder()
     with contextlib.ExitStack() as stack:
       for name, value in setting.environment:
         stack.callback(_restore_variable, name, os.environ.get(name))
         os.environ[name] = value
       if setting.elsewhere:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        stack.callback(os.chdir, home)
+        stack.callback(_set_folder, home)
         os.chdir(folder)
+      if setting.arguments is not None:
+        stack.callback(sys.argv.__setitem__, slice(None), list(sys.argv))
+        sys.argv[1:] = setting.arguments
       sys.stdin = io.StringIO("".join(f"{setting.answer + i}\n" for i in range(100)))
       self.variables.clear()
-      yield Left()
+      left = Left()
+      try:
+        yield left
+      finally:
+        left.put_back()
 
   def other_variable(self, name: str) -> str:
     """Another content than an environment variable has."""
@@ -258,50 +355,41 @@ class Surroundings:
     except (TypeError, ValueError):
       return "17" if content is None else content + "?"  # 1 is too likely a default
 
-  def _note(self, stream: str, content: str, frame):
+  def watch_files(self, objects: Iterable[tuple[str, Any]]):
+    """Notes what is written to open files that a function keeps, and lets none of it through."""
+    for path, thing in objects:
+      if is_a(thing, (io.TextIOWrapper, io.BufferedWriter)) and "write" not in vars(thing):
+        self._mute(thing, Rule.NO_TRACE, f"the file of {path}")
+
+  def _note(self, rule: Rule, stream: str, content: str, frame):
     place = blamed(frame, self._territory)
     if content and place is not None:
-      self.written.append(Written(stream, content, place, self._current_module()))
+      self.written.append(Written(rule, stream, content, place, self._current_module()))
 
-  @contextlib.contextmanager
-  def _muted(self, name: str):
-    """Notes what is written to a stream, whoever holds it; where it takes no attribute, by
-    putting another in its place."""
-    stream, title = getattr(sys, name), f"standard {'error' if 'err' in name else 'output'}"
-    if stream is None:
-      yield
-      return
-
+  def _mute(self, stream, rule: Rule, title: str) -> bool:
+    """Notes what is written to a stream, whoever holds it; says whether it could."""
     def write(content):
-      self._note(title, content, sys._getframe(1))
+      self._note(rule, title, content, sys._getframe(1))
       return len(content)
 
     def write_bytes(content):
-      self._note(title, bytes(content).decode("utf-8", "replace"), sys._getframe(1))
+      self._note(rule, title, bytes(content).decode("utf-8", "replace"), sys._getframe(1))
       return len(content)
 
-    owners = [(stream, write)]
+    def close():
+      self._note(rule, f"{title}, by closing it", "closed", sys._getframe(1))
+
+    replacements = [(stream, write if isinstance(stream, io.TextIOBase) else write_bytes)]
     if hasattr(stream, "buffer"):
-      owners.append((stream.buffer, write_bytes))
-    former = [vars(owner).get("write") if hasattr(owner, "__dict__") else None
-              for owner, _ in owners]
+      replacements.append((stream.buffer, write_bytes))
     try:
-      for owner, replacement in owners:
-        owner.write = replacement
-    except AttributeError:  # it takes no attribute
-      own = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
-      own.write = write
-      setattr(sys, name, own)
-    try:
-      yield
-    finally:
-      setattr(sys, name, stream)
-      for (owner, _), before in zip(owners, former, strict=True):
-        with contextlib.suppress(AttributeError):
-          if before is None:
-            del owner.write
-          else:
-            owner.write = before
+      for owner, replacement in replacements:
+        for name, method in (("write", replacement), ("close", close)):
+          self._stack.callback(_unmute, owner, name, vars(owner).get(name))
+          setattr(owner, name, method)
+    except (AttributeError, TypeError):
+      return False
+    return True
 
   def _read_variable(self, name: str, frame):
     if blamed(frame, self._territory) is not None:
@@ -323,6 +411,26 @@ class _Variables(dict):
   def __contains__(self, key):
     self._tell(os.fsdecode(key), sys._getframe(1))
     return super().__contains__(key)
+
+
+def _unmute(owner, name, former):
+  with contextlib.suppress(AttributeError):
+    if former is None:
+      delattr(owner, name)
+    else:
+      setattr(owner, name, former)
+
+
+def _shown(logger, record) -> bool:
+  """Whether a handler would take a record, as `logging` goes through them."""
+  found = 0
+  while logger:
+    for handler in logger.handlers:
+      found += 1
+      if record.levelno >= handler.level and not isinstance(handler, logging.NullHandler):
+        return True
+    logger = logger.parent if logger.propagate else None
+  return not found and record.levelno >= logging.WARNING
 
 
 def _restore_variable(name, value):
@@ -349,12 +457,19 @@ def _silent_keyboard():
     os.close(null)
 
 
+def _same(was, now) -> bool:
+  try:
+    return bool(was == now)
+  except Exception:  # a tracer may have been left anywhere
+    return fingerprint(was) == fingerprint(now)
+
+
 def _difference(was, now) -> tuple[str, str]:
   """What was and what is: whole where it is short, the entries that differ where it has names."""
   if isinstance(was, dict) and isinstance(now, dict):
-    names = [name for name in {**was, **now} if was.get(name) != now.get(name)][:5]
-    return (", ".join(f"{name} {was[name]!r:.40}" for name in names if name in was),
-            ", ".join(f"{name} {now[name]!r:.40}" for name in names if name in now))
+    names = [name for name in {**was, **now} if not _same(was.get(name), now.get(name))][:5]
+    return (", ".join(f"{name} {text(was[name])}" for name in names if name in was),
+            ", ".join(f"{name} {text(now[name])}" for name in names if name in now))
   if isinstance(was, (set, list)):
     return "", ", ".join(str(item) for item in now if item not in was)[:80]
   return (str(was), str(now)) if isinstance(was, (str, int)) else ("", "")

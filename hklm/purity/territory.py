@@ -2,26 +2,46 @@
 
 import collections
 import dis
+import enum
 import functools
+import inspect
 import site
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from hklm.purity.values import MACHINE, take_apart, top
+from hklm.purity.values import MACHINE, NODES, TooLarge, attributes, is_a, take_apart, top
 
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"),
                     site.getusersitepackages()})
 
 
+# Packages of the standard library whose objects are looked into: they are kept for what they hold.
+_OPEN = frozenset({"argparse", "array", "collections", "configparser", "ctypes", "queue", "types",
+                   "weakref", "_weakrefset"})
+# Names with which code reaches what it does not name.
+_REFLECTION = frozenset({"globals", "eval", "exec", "vars", "modules", "__dict__"})
+
+
 class Store(NamedTuple):
-  """An assignment in bytecode: `STORE_GLOBAL`, `STORE_ATTR` or `STORE_DEREF`."""
+  """An assignment in bytecode.
+
+  Attributes:
+    code: where it is.
+    kind: GLOBAL, ATTR or DEREF.
+    name: what is bound.
+    of: for an attribute, the name of what it is bound on, where the code says it just before.
+    way: how that name is bound: FAST, GLOBAL, DEREF, NAME, or empty where there is none.
+  """
 
   code: types.CodeType
   kind: str
   name: str
+  of: str = ""
+  way: str = ""
 
 
 class Territory:
@@ -32,19 +52,19 @@ class Territory:
   """
 
   def __init__(self, name: str | None):
-    self.package = top(name)
+    self.package = "" if top(name) in sys.stdlib_module_names else top(name)
 
   def owns(self, name: str | None) -> bool:
     """Whether the code of a module is looked into, by the module's name."""
     package = top(name)
-    if package in MACHINE or not package or (name or "").startswith("hklm.purity"):
+    if package in MACHINE or not package or name.startswith("hklm.purity"):
       return False
     return package == self.package or _is_users(package)
 
   def enter(self, kind: type) -> bool:
     """Whether the objects of a class are looked into."""
-    return (self.owns(kind.__module__) or kind in (types.SimpleNamespace,)
-            or hasattr(kind, "__next__"))
+    return (self.owns(kind.__module__) or hasattr(kind, "__next__")
+            or issubclass(kind, threading.local) or top(kind.__module__) in _OPEN)
 
 
 @functools.cache
@@ -60,9 +80,10 @@ def _is_users(package: str) -> bool:
 
 def unwrapped(function):
   """The Python function beneath `jit` and decorators that keep it as `__wrapped__`."""
-  while hasattr(function, "__wrapped__"):
-    function = function.__wrapped__
-  return function
+  try:
+    return inspect.unwrap(function)
+  except Exception:  # it wraps itself, or answers anything
+    return function
 
 
 def module_of(function) -> str:
@@ -70,13 +91,15 @@ def module_of(function) -> str:
   if isinstance(function, functools.partial):
     return module_of(function.func)
   function = unwrapped(function)
-  function = getattr(function, "__func__", function)
-  name = getattr(function, "__module__", None) or type(function).__module__
-  if not hasattr(function, "__code__") and not isinstance(function, type):
-    name = type(function).__module__
-    if top(name) in MACHINE and hasattr(function, "fun"):  # a custom derivative
-      return module_of(function.fun)
-  return name
+  if isinstance(function, types.MethodType):
+    function = unwrapped(function.__func__)
+  if isinstance(function, types.FunctionType):  # not __module__: `wraps` copies another's
+    return function.__globals__.get("__name__", "")
+  if isinstance(function, type):
+    return function.__module__
+  if top(type(function).__module__) in MACHINE and hasattr(function, "fun"):
+    return module_of(function.fun)  # a custom derivative
+  return type(function).__module__
 
 
 def codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -89,41 +112,58 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def module_codes(namespace: dict) -> Iterator[types.CodeType]:
   """The code of every function and method of a module, by its namespace."""
-  waiting, seen = list(namespace.values()), set()
+  waiting, seen = list(namespace.values()), {}
   while waiting:
     thing = waiting.pop()
     if id(thing) in seen:
       continue
-    seen.add(id(thing))
-    if isinstance(thing, type):
+    seen[id(thing)] = thing
+    if is_a(thing, type):
       if thing.__module__ == namespace.get("__name__"):
         waiting += vars(thing).values()
-    elif isinstance(thing, property):
+    elif is_a(thing, property):
       waiting += [thing.fget, thing.fset, thing.fdel]
-    elif isinstance(thing, (staticmethod, classmethod)):
+    elif is_a(thing, (staticmethod, classmethod)):
       waiting.append(thing.__func__)
-    elif isinstance(thing, types.FunctionType):
+    elif is_a(thing, types.FunctionType):
       if thing.__globals__ is namespace:
         yield from codes(thing.__code__)
-      if hasattr(thing, "__wrapped__"):
-        waiting.append(thing.__wrapped__)
-    elif callable(thing):  # what jit and custom derivatives make
-      waiting.append(getattr(thing, "__wrapped__", None) or getattr(thing, "fun", None))
+      waiting += [item for _, item in take_apart(thing).held]  # what a decorator keeps
+    elif is_a(thing, types.CellType) or top(type(thing).__module__) in MACHINE:
+      waiting += [item for _, item in take_apart(thing).held]  # what jit makes
+    elif callable(thing):  # a command, a task: what a decorator makes of a function
+      waiting += [item for item in attributes(thing).values()
+                  if is_a(item, types.FunctionType)]
 
 
 @functools.lru_cache(maxsize=10_000)
 def _instructions(code: types.CodeType) -> tuple[tuple[str, object, int | None], ...]:
   return tuple((op.opname, op.argval, op.positions.lineno if op.positions else None)
                for op in dis.get_instructions(code)
-               if op.opname.startswith(("LOAD_", "STORE_", "DELETE_", "IMPORT_NAME")))
+               if op.opname.startswith(("LOAD_", "STORE_", "DELETE_", "IMPORT_NAME", "COPY",
+                                        "SWAP")))
 
 
 def stores(code: types.CodeType) -> Iterator[Store]:
   """The assignments to globals, attributes and closure cells in one code object."""
+  of = way = ""
+  copied = []  # the receivers of `x.a += 1`, which is loaded once and swapped under the result
   for name, argument, _ in _instructions(code):
     action, _, place = name.partition("_")
     if action in ("STORE", "DELETE") and place in ("GLOBAL", "ATTR", "DEREF"):
-      yield Store(code, place, argument)
+      yield Store(code, place, argument, of, way)
+    if name == "COPY":
+      copied.append((of, way))
+    of, way = copied.pop() if name == "SWAP" and copied else ("", "")
+    if name.startswith("LOAD_FAST") or name == "STORE_FAST_LOAD_FAST":  # some load two
+      of, way = (argument[-1] if isinstance(argument, tuple) else argument), "FAST"
+    elif name in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME"):
+      of, way = argument, name.removeprefix("LOAD_")
+
+
+def stores_by_key(code: types.CodeType) -> bool:
+  """Whether code assigns to an entry of something: `x[key] = value`."""
+  return any(name in ("STORE_SUBSCR", "DELETE_SUBSCR") for name, *_ in _instructions(code))
 
 
 def imports(code: types.CodeType) -> Iterator[str]:
@@ -169,8 +209,13 @@ class Survey(NamedTuple):
 
   def mentioned(self) -> set[str]:
     """Every name in the code of the functions."""
-    return {name for function in self.functions for code in codes(function.__code__)
-            for name in code.co_names}
+    return {name for function in self.functions for name in names_in(function)}
+
+
+def names_in(function: types.FunctionType) -> set[str]:
+  """The names that a function's code uses, and the strings in it, which may be names."""
+  return {name for code in codes(function.__code__)
+          for name in (*code.co_names, *code.co_consts) if isinstance(name, str)}
 
 
 def survey(roots: dict[str, Any], territory: Territory) -> Survey:
@@ -184,11 +229,11 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
     What was found, functions in the order of the walk.
   """
   result, seen, spaces = Survey([], [], [], []), {}, {}
-  waiting = collections.deque(roots.items())
+  waiting = collections.deque((path, thing, True) for path, thing in roots.items())
 
-  def note(path, thing):
+  def note(path, thing, own=True):
     if id(thing) not in seen:
-      waiting.append((path, thing))
+      waiting.append((path, thing, own))
 
   def look_up(names, space):
     for name in names - space.mentioned:
@@ -203,12 +248,12 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
       result.namespaces.append(spaces[id(values)])
     return spaces[id(values)]
 
-  def visit_function(path, function):
-    if not territory.owns(function.__module__ or function.__globals__.get("__name__")):
-      return
+  def visit_function(function):
     result.functions.append(function)
-    open_space(function.__globals__)
-    names = {name for code in codes(function.__code__) for name in code.co_names}
+    own = open_space(function.__globals__)
+    names = names_in(function)
+    if names & _REFLECTION:
+      look_up(own.visible().keys(), own)
     for code in codes(function.__code__):
       for imported in imports(code):
         module = sys.modules.get(imported)
@@ -217,30 +262,44 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
     for space in list(result.namespaces):
       look_up(names, space)
 
+  def visit_class(cls):
+    result.classes.append(cls)
+    note(f"class `{type(cls).__qualname__}`", type(cls))
+    for base in cls.__mro__[1:]:
+      note(f"class `{base.__qualname__}`", base)
+    for name, member in list(vars(cls).items()):
+      functions = _functions_of(member)
+      for part in functions:
+        note(f"`{cls.__qualname__}.{name}`", part)
+      if not functions and not name.startswith("__") and not is_descriptor(member):
+        note(f"class attribute `{cls.__qualname__}.{name}`", member)
+
   while waiting:
-    path, thing = waiting.popleft()
+    path, thing, own = waiting.popleft()
     if id(thing) in seen:
       continue
     seen[id(thing)] = thing
-    if isinstance(thing, types.ModuleType):
+    if len(seen) > NODES:
+      raise TooLarge(f"more than {NODES:,} objects can be reached")
+    if is_a(thing, types.ModuleType):
       if territory.owns(thing.__name__):
         look_up(result.mentioned(), open_space(vars(thing)))
-      continue
-    if isinstance(thing, type):
-      if territory.owns(thing.__module__):
-        result.classes.append(thing)
-        for name, member in vars(thing).items():
-          for part in _functions_of(member):
-            note(f"`{thing.__qualname__}.{name}`", part)
-        for base in thing.__mro__[1:]:
-          note(f"class `{base.__qualname__}`", base)
-      continue
-    if isinstance(thing, types.FunctionType):
-      visit_function(path, thing)
-    result.objects.append((path, thing))
-    note(f"class `{type(thing).__qualname__}`", type(thing))
-    for label, item in take_apart(thing, territory.enter).held:
-      note(path + label, item)
+    elif is_a(thing, type):
+      if territory.owns(thing.__module__) and not issubclass(thing, enum.Enum):
+        visit_class(thing)
+    else:
+      if is_a(thing, types.FunctionType):
+        own = territory.owns(thing.__globals__.get("__name__"))
+        if own:
+          visit_function(thing)
+      elif territory.owns(type(thing).__module__):
+        own = True
+      if own:  # what the functions of others keep is their affair, but may lead to the user's
+        result.objects.append((path, thing))
+        note(f"class `{type(thing).__qualname__}`", type(thing))
+      path = path if len(path) < 200 else f"{path[:100]}..."
+      for label, item in take_apart(thing, territory.enter).held:
+        note(path + label, item, own)
   return result
 
 
@@ -252,3 +311,8 @@ def _functions_of(member) -> list[Callable]:
   if isinstance(member, functools.cached_property):
     return [member.func]
   return [member] if callable(member) and not isinstance(member, type) else []
+
+
+def is_descriptor(member) -> bool:
+  """Whether a class's member is how Python keeps a slot or an attribute of C."""
+  return isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType))

@@ -9,6 +9,7 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from hklm.purity.values import fingerprint, top
 
@@ -112,6 +113,14 @@ def trace(function: Callable, parts: Split, around: Callable) -> Traced:
   return _described(jaxpr, others)
 
 
+def compiled(function: Callable, parts: Split) -> tuple:
+  """Fingerprint of what the compiled function gives."""
+  def joined(values):
+    args, kwargs = parts.joined(values)
+    return function(*args, **kwargs)
+  return fingerprint(jax.jit(joined)(parts.values()))
+
+
 def _is_array(leaf) -> bool:
   return isinstance(leaf, jax.Array) or _numeric(leaf, False)
 
@@ -124,12 +133,10 @@ def gradient(function: Callable, parts: Split, around: Callable, traced: bool):
     traced: whether it can be traced; else it runs on its values.
 
   Returns:
-    A `Traced`, or a fingerprint if not `traced`, or None where no real number comes in or goes out.
+    A `Traced`, or a fingerprint if not `traced`, or None where no real number comes out.
   """
   values = parts.values()
   real = [i for i, value in enumerate(values) if _real(value)]
-  if not real:
-    return None
   outputs = []
 
   def pulled_back(values):
@@ -151,14 +158,21 @@ def gradient(function: Callable, parts: Split, around: Callable, traced: bool):
   return _described(result, []) if traced else fingerprint(result)
 
 
+def has_real(values) -> bool:
+  """Whether there is anything to differentiate by."""
+  return any(map(_real, values))
+
+
 def _real(value) -> bool:
   dtype = getattr(value, "dtype", None)
   return isinstance(value, float) or (dtype is not None and jnp.issubdtype(dtype, jnp.floating))
 
 
 def _described(closed, others) -> Traced:
-  callbacks, values = [], []
-  for jaxpr in _all(closed):
+  inner = closed.jaxpr
+  live, _ = dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)  # the rest is unused
+  callbacks, values = [], list(map(fingerprint, closed.consts))
+  for jaxpr in _all(live):
     values += map(fingerprint, getattr(jaxpr, "consts", ()))
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     for equation in inner.eqns:
@@ -166,7 +180,7 @@ def _described(closed, others) -> Traced:
       name = equation.primitive.name
       if "callback" in name or name == "debug_print":
         callbacks.append(name)
-  text = re.sub("0x[0-9a-fA-F]+", "0x", str(closed))
+  text = re.sub("0x[0-9a-fA-F]+", "0x", str(live))
   return Traced(closed, (text, tuple(values)), tuple(others), tuple(callbacks))
 
 

@@ -15,6 +15,7 @@ import pathlib
 import random
 import re
 import reprlib
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, type(E
 GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 # Their objects are not looked into: the machine beneath, whose caches are nobody's trace.
 MACHINE = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes", "haiku", "absl"})
+OPAQUE = "not looked into"
 ABSENT = type("Absent", (), {"__repr__": lambda self: "absent"})()
 
 
@@ -56,7 +58,12 @@ class Parts(NamedTuple):
 
 def top(name: str | None) -> str:
   """The package that a module's name begins with."""
-  return (name or "").partition(".")[0]
+  return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+def is_a(thing, kinds) -> bool:
+  """As `isinstance`, but by what an object is, not by what it says it is."""
+  return issubclass(type(thing), kinds)
 
 
 def take_apart(thing, enter: Callable[[type], bool] = lambda kind: True) -> Parts:
@@ -71,30 +78,47 @@ def take_apart(thing, enter: Callable[[type], bool] = lambda kind: True) -> Part
   >>> take_apart(float("nan")).leaf == take_apart(float("nan")).leaf
   True
   """
+  try:
+    return _taken_apart(thing, enter)
+  except (Exception, SystemExit):  # an object of the user's may answer anything with an error
+    return Parts((OPAQUE, named(type(thing))), fixed=True)
+
+
+def named(kind: type) -> tuple[str, str]:
+  """A class by its name: one made anew by each call is the same class."""
+  return str(type.__dict__["__module__"].__get__(kind)), type.__dict__["__qualname__"].__get__(kind)
+
+
+def _taken_apart(thing, enter) -> Parts:
   kind = type(thing)
   if isinstance(thing, enum.Enum):
-    return Parts((kind, thing.name), fixed=True)
-  if kind in ATOMS or isinstance(thing, pathlib.PurePath):
-    return Parts((kind, repr(thing) if kind in (float, complex) else thing), fixed=True)
+    return Parts((named(kind), thing.name), fixed=True)
+  if any(kind is atom for atom in ATOMS) or isinstance(thing, pathlib.PurePath):
+    exact = kind in (float, complex, decimal.Decimal)  # NaN is like NaN, 0. unlike -0.
+    return Parts((named(kind), repr(thing) if exact else thing), fixed=True)
+  if isinstance(thing, (int, float, complex, str, bytes)):  # of a class of the user's
+    base = next(base for base in kind.__mro__ if base in ATOMS)
+    return Parts((named(kind), base.__repr__(thing)), _labels(attributes(thing)), fixed=True)
   for family, apart in _FAMILIES:
     if isinstance(thing, family):
       return apart(thing)
   machine = top(kind.__module__) in MACHINE
-  if isinstance(thing, (jax.custom_jvp, jax.custom_vjp)):  # the rules are the user's
-    names = ("fun", "fwd", "bwd", "jvp")
-    return Parts(kind, tuple((f".{n}", getattr(thing, n)) for n in names if hasattr(thing, n)))
+  if machine and hasattr(thing, "fun"):  # custom derivatives: the rules are the user's
+    names = ("fun", "fwd", "bwd", "jvp", "vmap_rule")
+    return Parts(named(kind),
+                 tuple((f".{n}", getattr(thing, n)) for n in names if hasattr(thing, n)))
   if machine and callable(thing) and hasattr(thing, "__wrapped__"):  # what jit makes
-    return Parts(kind, (("", thing.__wrapped__),))
-  if (machine and not hasattr(kind, "__next__")) or not enter(kind):
-    return Parts(_opaque(thing), fixed=True)
+    return Parts(named(kind), (("", thing.__wrapped__),))
+  if isinstance(thing, np.dtype) or kind.__name__ == "PyTreeDef":
+    return Parts((named(kind), re.sub("0x[0-9a-f]+", "0x", str(thing))), fixed=True)
+  closed = machine and top(kind.__module__) != "numpy" and not hasattr(kind, "__next__")
+  if closed or top(kind.__module__) == "unittest" or not enter(kind):
+    return Parts((OPAQUE, named(kind)), fixed=True)
   return _instance(thing)
 
 
-def _opaque(thing):
-  kind = type(thing)
-  if isinstance(thing, np.dtype) or kind.__name__ == "PyTreeDef":
-    return kind, str(thing)
-  return kind
+def _labels(attributes: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+  return tuple((f".{name}", value) for name, value in attributes.items())
 
 
 def _array(thing: jax.Array) -> Parts:
@@ -114,19 +138,35 @@ def _digest(values: np.ndarray):
   return str(values.dtype), values.shape, hashlib.blake2b(content).digest()
 
 
-def _ndarray(thing: np.ndarray) -> Parts:
-  if thing.dtype.hasobject:
-    held = tuple((f".flat[{i}]", item) for i, item in enumerate(thing.ravel().tolist()))
-    saved = thing.copy()
-    return Parts((type(thing), thing.shape), held, lambda: np.copyto(thing, saved))
-  leaf = (type(thing), *_digest(thing.reshape(-1) if thing.ndim == 0 else thing), thing.shape)
-  if not thing.flags.writeable:
-    return Parts(leaf, fixed=True)
+def _masked(thing) -> Parts:
   saved = thing.copy()
-  return Parts(leaf, (), lambda: np.copyto(thing, saved))
+  def put_back():
+    thing.mask = np.ma.nomask
+    np.copyto(thing.data, saved.data)
+    thing.mask = saved.mask
+  return Parts((named(type(thing)), *_digest(np.atleast_1d(thing.data)),
+                *_digest(np.atleast_1d(np.ma.getmaskarray(thing)))), (), put_back)
 
 
-def _extras(thing) -> dict[str, Any]:
+def _ndarray(thing: np.ndarray) -> Parts:
+  extras, writeable = attributes(thing), thing.flags.writeable
+  leaf = named(type(thing)), thing.shape, writeable
+  held = _labels(extras)
+  if thing.dtype.hasobject:
+    held += tuple((f".flat[{i}]", item) for i, item in enumerate(thing.ravel().tolist()))
+  else:
+    leaf += _digest(np.atleast_1d(np.asarray(thing)))
+  saved = np.array(thing, copy=True) if writeable else None
+  def put_back():
+    if saved is not None:
+      thing.flags.writeable = True
+      thing.shape = saved.shape
+      np.copyto(thing, saved)
+    _attributes_back(thing, extras)
+  return Parts(leaf, held, put_back, fixed=not writeable)
+
+
+def attributes(thing) -> dict[str, Any]:
   """Attributes of an instance: its `__dict__` and the slots of its classes."""
   found = dict(getattr(thing, "__dict__", {}))
   for cls in type(thing).__mro__:
@@ -141,21 +181,24 @@ def _extras(thing) -> dict[str, Any]:
 
 
 def _attributes_back(thing, saved: dict[str, Any]):
-  for name in _extras(thing).keys() - saved.keys():
-    object.__delattr__(thing, name)
+  assign, remove = object.__setattr__, object.__delattr__
+  if isinstance(thing, threading.local):
+    assign, remove = setattr, delattr
+  for name in attributes(thing).keys() - saved.keys():
+    remove(thing, name)
   for name, value in saved.items():
-    object.__setattr__(thing, name, value)
+    assign(thing, name, value)
 
 
 def _container(thing, content, put_back) -> Parts:
   """A container with what it holds and the attributes that a subclass may add."""
-  extras = _extras(thing) if type(thing) not in (list, dict, set, bytearray) else {}
-  held = (*content, *((f".{name}", value) for name, value in extras.items()))
+  extras = attributes(thing) if type(thing) not in (list, dict, set, bytearray) else {}
+  held = (*content, *_labels(extras))
   def back():
     put_back()
     if extras:
       _attributes_back(thing, extras)
-  return Parts((type(thing), len(content)), held, back)
+  return Parts((named(type(thing)), len(content)), held, back)
 
 
 def _list(thing) -> Parts:
@@ -181,19 +224,24 @@ def _tuple(thing) -> Parts:
 
 
 def _dict(thing) -> Parts:
-  saved = dict(thing)
+  saved, plain = dict(thing), dict
+  if isinstance(thing, collections.OrderedDict):  # it keeps an order of its own
+    plain = collections.OrderedDict
+    saved = dict(plain.items(thing))
   def put_back():
-    dict.clear(thing)
-    dict.update(thing, saved)
-  content = []
-  for key, value in saved.items():
-    label = f"[{reprlib.repr(key)}]" if type(key) in ATOMS else f"[{type(key).__name__}]"
+    plain.clear(thing)
+    plain.update(thing, saved)
+  content, used = [], set()
+  for number, (key, value) in enumerate(saved.items()):
+    label = f"[{reprlib.repr(key)}]" if type(key) in (*ATOMS, tuple) else f"[{type(key).__name__}]"
+    label += f" #{number}" if label in used else ""
+    used.add(label)
     content += [(f" key {label}", key), (label, value)]
   return _container(thing, content, put_back)
 
 
 def _set(thing) -> Parts:
-  leaf = (type(thing), frozenset(map(fingerprint, thing)))  # its order says nothing
+  leaf = (named(type(thing)), frozenset(map(fingerprint, thing)))  # its order says nothing
   if isinstance(thing, frozenset):
     return Parts(leaf, fixed=True)
   saved = set(thing)
@@ -207,27 +255,34 @@ def _buffer(thing) -> Parts:
   saved = thing[:]
   def put_back():
     thing[:] = saved
-  return Parts((type(thing), bytes(thing)), (), put_back)
+  return Parts((named(type(thing)), bytes(thing)), (), put_back)
 
 
-def _mapping_proxy(thing) -> Parts:
-  return Parts((type(thing), len(thing)), tuple((f"[{key!r}]", v) for key, v in thing.items()))
+def _view(thing) -> Parts:
+  return Parts((type(thing), len(thing)), (("", tuple(thing)),))
+
+
+def _proxy(thing) -> Parts:
+  return Parts("proxy", (("", tuple(thing.items())),))
 
 
 def _function(thing) -> Parts:
-  if top(thing.__module__) in MACHINE and "<locals>" not in thing.__qualname__:
+  if top(thing.__globals__.get("__name__")) in MACHINE and "<locals>" not in (
+      thing.__code__.co_qualname):
     return Parts(("function", thing.__code__), fixed=True)
   cells = dict(zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True))
-  saved = thing.__defaults__, thing.__kwdefaults__, dict(thing.__dict__)
+  saved, code = (thing.__defaults__, thing.__kwdefaults__, dict(thing.__dict__)), thing.__code__
   held = [(f" closure cell `{name}`", cell) for name, cell in cells.items()]
   held += [(" default", value) for value in saved[0] or ()]
   held += [(f" default `{name}`", value) for name, value in (saved[1] or {}).items()]
-  held += [(f".{name}", value) for name, value in saved[2].items()]
+  held += [(f".{name}", value) for name, value in saved[2].items()
+           if not name.startswith("__") or name == "__wrapped__"]
   def put_back():
+    thing.__code__ = code
     thing.__defaults__, thing.__kwdefaults__ = saved[:2]
     thing.__dict__.clear()
     thing.__dict__.update(saved[2])
-  return Parts(("function", thing.__code__), tuple(held), put_back)
+  return Parts(("function", code), tuple(held), put_back)
 
 
 def _cell(thing) -> Parts:
@@ -313,15 +368,18 @@ def _class(thing) -> Parts:
 
 def _instance(thing) -> Parts:
   """An object of a class that is not known here: its attributes, and what a copy is made from."""
-  kind, saved = type(thing), _extras(thing)
-  held = [(f".{name}", value) for name, value in saved.items()]
+  kind, saved = type(thing), attributes(thing)
+  held = [*_labels(saved)]
   rebuilt = _reduced(thing)
   if rebuilt is not None:
     held.append(("", rebuilt))
   parameters = getattr(kind, "__dataclass_params__", None)
-  return Parts((kind.__module__, kind.__qualname__), tuple(held),
-               (lambda: _attributes_back(thing, saved)) if hasattr(thing, "__dict__") else None,
-               fixed=bool(parameters and parameters.frozen))
+  def put_back():
+    if type(thing) is not kind:
+      object.__setattr__(thing, "__class__", kind)
+    _attributes_back(thing, saved)
+  return Parts(named(kind), tuple(held), put_back if saved or hasattr(thing, "__dict__") else None,
+               fixed=bool(getattr(parameters, "frozen", False)))
 
 
 def _reduced(thing):
@@ -342,6 +400,7 @@ def _reduced(thing):
 # The first that fits counts.
 _FAMILIES = (
     (jax.Array, _array),
+    (np.ma.MaskedArray, _masked),
     (np.ndarray, _ndarray),
     (np.generic, lambda thing: Parts((type(thing), thing.tobytes()), fixed=True)),
     (list, _list),
@@ -350,7 +409,10 @@ _FAMILIES = (
     ((set, frozenset), _set),
     (collections.deque, _deque),
     ((bytearray, array.array), _buffer),
-    (types.MappingProxyType, _mapping_proxy),
+    (types.MappingProxyType, _proxy),
+    ((type({}.keys()), type({}.values()), type({}.items())), _view),
+    (memoryview, lambda thing: Parts(("memoryview", thing.format, thing.tobytes()))),
+    (re.Match, lambda thing: Parts((re.Match, thing.re, thing.string, thing.regs), fixed=True)),
     (types.FunctionType, _function),
     (types.CellType, _cell),
     (types.MethodType, _method),
@@ -379,6 +441,7 @@ def walk(root, enter=lambda kind: True) -> Iterator[tuple[str, Any, Parts]]:
       raise TooLarge(f"more than {NODES:,} objects")
     parts = take_apart(thing, enter)
     yield path, thing, parts
+    path = path if len(path) < 200 else f"{path[:100]}..."
     waiting.extend((path + label, item) for label, item in parts.held)
 
 

@@ -208,8 +208,8 @@ class BehaviourTest(parameterized.TestCase):
 
   def test_a_clock_in_the_machine_beneath_is_nobodys(self):
     # jax reads clocks while it compiles; a function that makes it compile reads none.
-    self.assertTrue(purity.check(lambda x: jax.jit(lambda y: y * time.struct_time.n_fields)(x),
-                                 1.0).pure)
+    report = purity.check(lambda x: jax.jit(lambda y: y * time.struct_time.n_fields)(x), 1.0)
+    self.assertTrue(report.pure, report)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ CASES = (
     (faulty.warn, (1,), [(OUTPUT, "writes to standard error")]),
     (faulty.write_bytes, (1,), [(OUTPUT, "writes to standard output")]),
     (faulty.log, (1,), [(OUTPUT, "writes to the log")]),
-    (faulty.issue_warning, (1,), [(OUTPUT, "issues a warning")]),
+    (faulty.issue_warning, (1,), [(OUTPUT, "writes to standard error, as a warning")]),
     (faulty.read_line, (1,), [(SAME, "reads standard input"),
                               (SAME, "output depends on what standard input says")]),
     (faulty.answer, (1,), [(SAME, "reads standard input")]),
@@ -193,12 +193,13 @@ class CheckTest(parameterized.TestCase):
     self.assertTrue(purity.check(unused, 3.0).pure)
 
   def test_number_of_runs(self):
-    counter = ctypes.c_int(0)  # of C: a trace that cannot be seen, as the report says
+    counter = ctypes.c_int(0)
+    address = ctypes.addressof(counter)  # of C: a trace that cannot be seen, as the report says
     def counted(x):
-      counter.value += 1
+      ctypes.c_int.from_address(address).value += 1
       return x
     report = purity.check(counted, 1.0)
-    self.assertTrue(report.pure)
+    self.assertTrue(report.pure, report)
     # 4 in a row, 1 in other surroundings, 2 traces, 2 gradients.
     self.assertEqual((counter.value, report.runs), (9, 9))
 

@@ -1,0 +1,204 @@
+"""What of hklm must be pure, each with arguments to call it with; `library_test` checks it.
+
+Arguments are built when a case is asked for, so that collecting the tests compiles nothing.
+"""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hklm import config, ids, losses, metrics, model, run
+from hklm.data import base, bpe, characters, corpora, cuts, sources, streams, tokenizers, words
+from hklm.inference import evaluate, generate, score
+from hklm.nn import cells, initializers, stack
+from hklm.training import logs, loop, optimizers, step
+from tests.purity.library_makers import (
+  KEY,
+  TEXT,
+  TRAINING,
+  B,
+  Call,
+  E,
+  H,
+  T,
+  V,
+  call,
+  cores,
+  counting,
+  dropped,
+  embedded,
+  fitted,
+  got,
+  headed,
+  inside,
+  listed,
+  lm,
+  lstm,
+  lstm_state,
+  optimizer,
+  params,
+  piped_progress,
+  reset,
+  silent_hooks,
+  started,
+  train_state,
+  undonated,
+  window,
+  windows,
+  written,
+)
+
+_ARGUMENTS = {"encode": (TEXT,), "encode_with_offsets": (TEXT,), "decode": ([1, 0, 2],),
+              "decode_stream": ([1, 0, 2],), "symbol": (1,), "to_json": (), "fingerprint": (),
+              "vocab_size": (), "unknown": (), "end_of_line": ()}
+
+
+def _of_tokenizers() -> dict[str, Callable[[], Call]]:
+  """Every method and property of every tokenizer, the inherited ones too."""
+  cases = {}
+  for cls, kind in ((characters.CharTokenizer, "char"), (characters.ByteTokenizer, "byte"),
+                    (words.WordTokenizer, "word"), (bpe.BpeTokenizer, "bpe")):
+    for name, args in _ARGUMENTS.items():
+      owner = next(owner for owner in cls.__mro__ if name in vars(owner))
+      member = vars(owner)[name]
+      if not hasattr(member, "__get__"):
+        continue  # a constant
+      function = member if callable(member) else got(name)
+      if name == "decode_stream":
+        function = listed(function)
+      full_name = f"{owner.__module__.removeprefix('hklm.')}.{owner.__qualname__}.{name}, {kind}"
+      cases[full_name] = functools.partial(_with_tokenizer, function, kind, args)
+  return cases
+
+
+def _with_tokenizer(function, kind, args) -> Call:
+  return call(function, fitted(kind), *args)
+
+
+_DATA = {
+    **_of_tokenizers(),
+    "data.base.decode_utf8": lambda: call(listed(base.decode_utf8), [b"a", b"\xc3", b"\xa9"]),
+    "data.base.describe": lambda: call(base.describe, "é"),
+    "data.base.id_dtype": lambda: call(base.id_dtype, 257),
+    "data.base.printable": lambda: call(base.printable, b"tab\t\xc3"),
+    "data.base.utf8": lambda: call(base.utf8, TEXT),
+    "data.bpe.BpeTokenizer": lambda: call(
+        bpe.BpeTokenizer, fitted("bpe").pieces, fitted("bpe").merges),
+    "data.bpe.BpeTokenizer.build": lambda: call(
+        bpe.BpeTokenizer.build, config.TokenizerConfig("bpe", vocab_size=260), [TEXT]),
+    "data.characters.CharTokenizer": lambda: call(characters.CharTokenizer, "abc"),
+    "data.characters.CharTokenizer.build": lambda: call(characters.CharTokenizer.build, [TEXT]),
+    "data.words.WordTokenizer": lambda: call(words.WordTokenizer, ("cab", "cat")),
+    "data.words.WordTokenizer.build": lambda: call(
+        words.WordTokenizer.build, config.TokenizerConfig("word", split_punctuation=True), [TEXT]),
+    "data.tokenizers.build": lambda: call(
+        tokenizers.build, config.TokenizerConfig("word"), [TEXT]),
+    "data.tokenizers.from_json": lambda: call(tokenizers.from_json, fitted("word").to_json()),
+    "data.cuts.cut": lambda: call(listed(cuts.cut), ["one\ntwo th", "ree\nfour"], 8),
+    "data.cuts.last_cut": lambda: call(cuts.last_cut, "ab\ncd ef", 6),
+    "data.cuts.next_cut": lambda: call(cuts.next_cut, "ab cd\nef\n", 2),
+    "data.corpora.corpus_of": lambda: call(corpora.corpus_of, TEXT),
+    "data.corpora.builtin_corpus": lambda: call(corpora.builtin_corpus),
+    "data.corpora.Corpus.chunks": lambda: call(listed(corpora.Corpus.chunks), written()),
+    "data.corpora.Corpus.documents": lambda: call(got("documents"), written()),
+    "data.corpora.Corpus.fingerprint": lambda: call(corpora.Corpus.fingerprint, written()),
+    "data.corpora.Corpus.length": lambda: call(corpora.Corpus.length, written()),
+    "data.corpora.Corpus.part": lambda: call(corpora.Corpus.part, written(), 2, 5),
+    "data.corpora.Corpus.split": lambda: call(
+        corpora.Corpus.split, written(), 0.25, 0.25, False, True),
+    "data.sources.Source.read_bytes": lambda: call(
+        listed(sources.Source.read_bytes), *written().sources),
+    "data.sources.Source.read_text": lambda: call(
+        listed(sources.Source.read_text), *written().sources, "utf-8"),
+    "data.sources.check_encoding": lambda: call(sources.check_encoding, "latin-1"),
+    "data.streams.Streams": lambda: call(streams.Streams, np.arange(12), 2, 3),
+    "data.streams.Streams.__getitem__": lambda: call(streams.Streams.__getitem__, windows(), 1),
+    "data.streams.Streams.__len__": lambda: call(streams.Streams.__len__, windows()),
+    "data.streams.Streams.left_out": lambda: call(got("left_out"), windows()),
+    "data.streams.Streams.targets": lambda: call(got("targets"), windows()),
+    "ids.check_ids": lambda: call(ids.check_ids, np.array([0, 3, 2]), V),
+    "ids.cover": lambda: call(listed(ids.cover), np.arange(1, 7), 2, 2),
+}
+
+_VALUES = {
+    "config.ModelConfig": lambda: call(
+        functools.partial(config.ModelConfig, forget_bias=1, dtype="bfloat16"), V),
+    "config.TokenizerConfig": lambda: call(config.TokenizerConfig, "word", 0, 2),
+    "config.TrainConfig": lambda: call(config.TrainConfig, TRAINING.model),
+    "config.to_json": lambda: call(config.to_json, TRAINING),
+    "config.from_json": lambda: call(
+        config.from_json, config.TrainConfig, json.loads(json.dumps(config.to_json(TRAINING)))),
+    "metrics.perplexity": lambda: call(metrics.perplexity, 3.0, 2),
+    "metrics.Metrics.__add__": lambda: call(
+        metrics.Metrics.__add__, metrics.Metrics(3.0, 2), metrics.Metrics(1.0, 1)),
+    "metrics.Metrics.bits_per": lambda: call(
+        metrics.Metrics.bits_per, metrics.Metrics(3.0, 2), 5),
+    **{f"metrics.Metrics.{name}": lambda name=name: call(
+        got(name), metrics.Metrics(3.0, 2, 1.0, 1))
+       for name in ("nats_per_token", "bits_per_token", "perplexity", "known_perplexity")},
+    "run.checkpoint_path": lambda: call(run.checkpoint_path, "runs/1", "best"),
+}
+
+_MODEL = {
+    "losses.token_nats": lambda: call(losses.token_nats, jnp.zeros([B, V]), jnp.array([0, 3])),
+    "model.import_cell": lambda: call(model.import_cell, "experiments.own_cell:mgu"),
+    "model.language_model": lambda: call(model.language_model, TRAINING.model),
+    "nn.cells.LSTM": lambda: inside(lambda: cells.LSTM(H).parameters(E)),
+    "nn.cells.LSTM.__call__": lambda: lstm("__call__", jnp.ones([B, E]), lstm_state()),
+    "nn.cells.LSTM.initial_state": lambda: inside(
+        lambda: cells.LSTM(H, learned_state=True).initial_state(B)),
+    "nn.cells.LSTM.output": lambda: lstm("output", lstm_state()),
+    "nn.cells.LSTM.parameters": lambda: inside(lambda: cells.LSTM(H, 2).parameters(E)),
+    "nn.cells.LSTM.trace": lambda: lstm("trace", jnp.ones([B, E]), lstm_state()),
+    "nn.dropout.dropout, a window": lambda: dropped(per_step=False),
+    "nn.dropout.dropout, a step": lambda: dropped(per_step=True),
+    "nn.embedding.Embedding": lambda: embedded(lambda embed, tokens: embed.table[tokens]),
+    "nn.embedding.Embedding.__call__": lambda: embedded(lambda embed, tokens: embed(tokens)),
+    "nn.embedding.Embedding.table": lambda: embedded(lambda embed, tokens: embed.table),
+    "nn.heads.LinearHead": lambda: headed(jnp.ones([B, H])),
+    "nn.heads.LinearHead.__call__": lambda: headed(jnp.ones([B, H]), jnp.ones([V, H])),
+    "nn.initializers.parse": lambda: call(initializers.parse, "unit,cell=normal_fan", H),
+    "nn.stack.initial_state": lambda: inside(started),
+    "nn.stack.traces": lambda: inside(
+        lambda xs: stack.traces(cores(), xs, started()), jnp.ones([T, B, E])),
+    "nn.stack.unroll": lambda: inside(
+        lambda xs, mask: stack.unroll(cores(), xs, started(), mask, 0.0, False),
+        jnp.ones([T, B, E]), window()[1:] > 0),
+    "inference.evaluate.evaluate": lambda: call(
+        evaluate.evaluate, lm(), params(), [0, 1, 2, 3, 0], 2, 2, 3),
+    "inference.generate.filter_logits": lambda: call(
+        generate.filter_logits, jnp.log(jnp.array([[.5, .3, .2]])), jnp.int32(3), jnp.float32(.6)),
+    "inference.generate.generate": lambda: call(
+        generate.generate, lm(), params(), KEY(0), 3, [1], 0.5, 3, 0.9, 2, 0),
+    "inference.generate.generate_stream": lambda: call(
+        listed(generate.generate_stream), lm(), params(), KEY(0), 3, [1]),
+    "inference.score.score": lambda: call(
+        score.score, lm(), params(), characters.CharTokenizer("abcd"), ["ab", "", "d"]),
+}
+
+_TRAINING = {
+    # Where nothing is drawn, nothing is to be put away.
+    "training.logs.Progress.close": lambda: call(logs.Progress.close, piped_progress()),
+    "training.loop.run": lambda: call(
+        loop.run, counting, train_state(), [window(), window()], 3, silent_hooks(), 2, 0, 0.5),
+    "training.optimizers.optimizer": lambda: call(optimizers.optimizer, TRAINING, 10, 5),
+    **{f"training.optimizers.optimizer, its update by {name}": lambda name=name: call(
+        jax.jit(optimizer(optimizer=name, schedule="constant").update), jnp.ones([2]),
+        optimizer(optimizer=name).init(jnp.ones([2])), jnp.ones([2]))
+       for name in config.OPTIMIZERS},
+    "training.optimizers.schedule": lambda: call(optimizers.schedule, TRAINING, 10, 5),
+    **{f"training.optimizers.schedule, its {name} rate": lambda name=name: call(
+        optimizers.schedule(dataclasses.replace(TRAINING, schedule=name, warmup=2), 10, 5),
+        jnp.int32(3)) for name in config.SCHEDULES},
+    "training.step.init": lambda: call(step.init, lm(), optimizer(), B, 0),
+    "training.step.make_update": lambda: call(step.make_update, lm(), optimizer()),
+    "training.step.make_update, its update beneath donation": lambda: call(
+        undonated(optimizer="sgd"), train_state(optimizer="sgd"), window(), reset()),
+}
+
+PURE: dict[str, Callable[[], Call]] = {**_DATA, **_VALUES, **_MODEL, **_TRAINING}

@@ -1,0 +1,89 @@
+"""hklm is pure, but for the edge that `library_impure` names."""
+
+import re
+import tempfile
+
+import jax
+import jax.numpy as jnp
+from absl.testing import absltest, parameterized
+
+import hklm
+from experiments import own_cell
+from hklm import purity
+from hklm.training import step
+from tests.purity import library_makers
+from tests.purity.library_impure import IMPURE
+from tests.purity.library_listing import public_names
+from tests.purity.library_pure import PURE
+
+# What differs most: tables, starts, biases, masks, inputs, widths of numbers, cells.
+MODELS = {
+    "tied_learned_start": hklm.ModelConfig(
+        7, 4, 4, tie_embeddings=True, output_bias=False, initial_state="learned", init="unit"),
+    "two_biases_dropout_per_step": hklm.ModelConfig(
+        7, 3, 4, num_biases=2, input_dropout=0.2, output_dropout=0.3, dropout_per_step=True),
+    "one_hot_float64": hklm.ModelConfig(7, 0, 3, dtype="float64"),
+    "own_cell": hklm.ModelConfig(7, 3, 4),
+}
+
+
+def over(cases):
+  """Runs a test once for each case; it gets the case's name."""
+  return parameterized.named_parameters(
+      (re.sub(r"\W+", "_", name), name) for name in sorted(cases))
+
+
+class FunctionsTest(purity.PurityAssertions, parameterized.TestCase):
+
+  @over(PURE)
+  def test_it_is_pure(self, name):
+    call = PURE[name]()
+    self.assertPure(call.function, *call.args)
+
+  @over(IMPURE)
+  def test_it_is_impure_in_these_ways_and_no_other(self, name):
+    case = IMPURE[name]
+    call = case.made_in(self.enter_context(tempfile.TemporaryDirectory()))
+    report = purity.check(call.function, *call.args)
+    found = {finding.what for finding in report.findings}
+    self.assertEqual(report.verdict, "impure")
+    self.assertSetEqual(found - set(case.beneath), set(case.whats) - set(case.beneath), report)
+
+  def test_every_public_function_is_in_one_of_the_lists(self):
+    named = {name.partition(",")[0] for name in PURE | IMPURE}
+    self.assertEmpty(sorted(public_names() - named), "put it into library_pure or library_impure")
+    self.assertEmpty(sorted(named - public_names()), "there is no such function")
+
+  def test_the_update_gives_away_the_training_state_and_nothing_else(self):
+    # That is what donation means; beneath it the update is pure, as the first test says.
+    changes = {"optimizer": "momentum", "schedule": "constant"}
+    update = step.make_update(library_makers.lm(), library_makers.optimizer(**changes))
+    state = library_makers.train_state(**changes)
+    report = purity.check(update, state, library_makers.window(), library_makers.reset())
+    found = {finding.what for finding in report.findings}
+    given = {name: {f"gives away the memory of argument 1.{name}{jax.tree_util.keystr(path)}"
+                    for path, _ in jax.tree_util.tree_leaves_with_path(part)}
+             for name, part in state._asdict().items()}
+    self.assertContainsSubset(given["params"] | given["opt_state"] | given["step"], found)
+    # What no computation reads, as the output before an unmasked window, need not go.
+    self.assertContainsSubset(found, set().union(*given.values()))
+
+
+class ModelsTest(purity.PurityAssertions, parameterized.TestCase):
+
+  @over(MODELS)
+  def test_all_functions_of_a_model_are_pure(self, name):
+    config = MODELS[name]
+    with jax.enable_x64(config.dtype == "float64"):
+      lm = hklm.language_model(config, own_cell.mgu if name == "own_cell" else None)
+      self.assertModelPure(lm, lm.init(jax.random.key(0)))
+
+  def test_a_model_of_a_usual_size_can_be_checked(self):
+    lm = hklm.language_model(hklm.ModelConfig(100, 512, 512, num_layers=3))
+    params = lm.init(jax.random.key(0))
+    self.assertPure(lm.unroll, params, None, jnp.zeros([4, 2], jnp.int32),
+                    lm.initial_state(params, 2))
+
+
+if __name__ == "__main__":
+  absltest.main()

@@ -1,0 +1,171 @@
+"""Whose fault it is when a model's functions are impure."""
+
+import random
+import time
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import hklm
+from hklm import purity
+
+calls = 0
+
+
+class Cell(hk.RNNCore):
+  """A sound cell; the faulty ones differ in `trouble` alone."""
+
+  def __init__(self, size, name):
+    super().__init__(name=name)
+    self.size = size
+    self.scale = np.ones(size, np.float32)  # made with the module: no trace
+
+  def initial_state(self, batch_size):
+    return jnp.zeros([batch_size, self.size])
+
+  def __call__(self, x, h):
+    h = jnp.tanh(hk.Linear(self.size, name="mix")(jnp.concatenate([x, h], -1))) * self.scale
+    return self.trouble(h), h
+
+  def trouble(self, h):
+    return h
+
+
+class Keeping(Cell):
+  def trouble(self, h):
+    self.last = h
+    return h
+
+
+class KeepingInList(Cell):
+  def trouble(self, h):
+    self.seen = [*getattr(self, "seen", []), h]
+    return h
+
+
+class Drawing(Cell):
+  def trouble(self, h):
+    return h + np.random.normal()
+
+
+class Tossing(Cell):
+  def trouble(self, h):
+    return h * random.random()
+
+
+class Timing(Cell):
+  def trouble(self, h):
+    time.perf_counter()
+    return h
+
+
+class Talking(Cell):
+  def trouble(self, h):
+    print("thinking")
+    return h
+
+
+class Counting(Cell):
+  def trouble(self, h):
+    global calls
+    calls += 1
+    return h
+
+
+class Mapping(Cell):
+  def trouble(self, h):
+    return jax.vmap(hk.Linear(self.size, name="each"))(h)
+
+
+class Restoring(Cell):
+  def trouble(self, h):
+    former, self.size = self.size, jnp.ones(3)
+    self.size = former
+    return h
+
+
+FAULTS = (
+    (Keeping, "keeps an array on `self`", "self.last"),
+    (KeepingInList, "keeps an array on `self`", "self.seen"),
+    (Drawing, "advances the generator of `numpy.random`", ""),
+    (Tossing, "advances the generator of `random`", ""),
+    (Timing, "reads the clock", "time.perf_counter"),
+    (Talking, "writes to standard output", "thinking"),
+    (Counting, "changes global `calls`", "0 -> "),
+    (Mapping, "reads or makes parameters or keys under a raw JAX transform", ""),
+)
+
+
+def checked(cell, **options):
+  config = hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=3)
+  def good_then_bad(layer, size):
+    return (Cell, cell)[layer](size, name=f"cell_{layer}")
+  lm = hklm.language_model(hklm.ModelConfig(vocab_size=config.vocab_size, embedding_size=3,
+                                            hidden_size=3, num_layers=2), cell=good_then_bad)
+  return purity.check_model(lm, lm.init(jax.random.key(0)), **options)
+
+
+class CheckModelTest(parameterized.TestCase):
+
+  @parameterized.named_parameters((case[0].__name__, *case) for case in FAULTS)
+  def test_names_the_module_at_fault(self, cell, what, detail):
+    report = checked(cell)
+    self.assertEqual(report.verdict, "impure")
+    fault = next(finding for finding in report.findings if finding.what == what)
+    self.assertStartsWith(fault.module, "cell_1")
+    self.assertIn(detail, fault.detail)
+    self.assertIn("unroll", fault.when)
+    self.assertIn("(module cell_1", str(report))
+    self.assertTrue(fault.remedy)
+
+  def test_sound_cells_are_pure(self):
+    for cell in (Cell, Restoring):
+      report = checked(cell)
+      self.assertTrue(report.pure, report)
+
+  def test_output_passes_when_it_is_allowed(self):
+    self.assertTrue(checked(Talking, allow_output=True).pure)
+
+  def test_covers_every_function_of_the_bundle(self):
+    lm = hklm.language_model(hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=3))
+    params = lm.init(jax.random.key(0))
+    for name in set(lm._fields) - {"config"}:
+      seen = []
+      function = getattr(lm, name)
+      def spy(*args, function=function, seen=seen):
+        seen.append(1)
+        return function(*args)
+      report = purity.check_model(lm._replace(**{name: spy}), params)
+      found = {finding.when.partition(":")[0] for finding in report.findings}
+      self.assertIn(name, found)
+    more = type("More", (), {"config": lm.config, "_fields": (*lm._fields, "extra"),
+                             **lm._asdict()})
+    self.assertIn("extra: what it takes is not known here",
+                  purity.check_model(more, params).unchecked)
+
+
+class HaikuTest(absltest.TestCase):
+  """A Haiku function of one's own, through `check`."""
+
+  def test_the_module_is_named(self):
+    transformed = hk.transform(lambda x: Drawing(3, name="noisy")(x, jnp.zeros([1, 3]))[0])
+    x = jnp.ones([1, 2])
+    params = transformed.init(jax.random.key(0), x)
+    report = purity.check(transformed.apply, params, None, x)
+    self.assertIn(("advances the generator of `numpy.random`", "noisy"),
+                  [(finding.what, finding.module) for finding in report.findings])
+
+  def test_parameters_that_leak_out_of_a_raw_transform(self):
+    def forward(x):
+      return jax.jit(hk.Linear(2, name="inner"))(x)
+    report = purity.check(hk.transform(forward).init, jax.random.key(0), jnp.ones([1, 2]))
+    fault, = (finding for finding in report.findings if "raw JAX transform" in finding.what)
+    self.assertEqual(fault.module, "inner")
+    self.assertNotEmpty(fault.place)
+
+
+if __name__ == "__main__":
+  absltest.main()
