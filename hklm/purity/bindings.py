@@ -65,6 +65,8 @@ class Bindings:
       arguments = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
       if store.of not in arguments:  # an object that the code has just made
         return False
+      if code.co_name in _BEGINNINGS and store.of == arguments[0]:
+        return False
       if owner and store.of == arguments[0]:
         kind, method = owner
         if method == "class" or issubclass(kind, type):  # it binds on classes

@@ -25,12 +25,16 @@ def check(function: Callable, *args, allow_output: bool = False,
   modules, generators, streams and the process, whether it ran no, one or many times.
 
   The function is run 4 times in a row; once more in changed surroundings (seeds, standard input,
-  environment, working directory), and once for each of these four if that made a difference;
-  twice at most for each name that holds state, with another value in it; it is traced
-  twice, and once more for each of those values; compiled and run twice if it calls back into
-  Python; differentiated in reverse twice. If a trace was left, the run that showed it is
-  repeated to find the line. Everything is put back, the caller's arguments are never touched
-  (each run gets copies), and standard input never waits.
+  environment, working directory, command line), and once for each of these if that made a
+  difference; for each name that holds state, with other values in it until one makes a difference,
+  at most 13; traced twice, and for each of those names 3 times at most; differentiated once, or, if
+  a derivative in it is the user's, as often as traced; compiled and run twice if it calls back into
+  Python; traced once more if a Haiku module was at work. If a trace was left, the run that showed
+  it is repeated, twice at most, to find the line.
+
+  Everything is put back, the caller's arguments are never touched (each run gets copies), what it
+  would print goes nowhere, and standard input never waits. Checks take turns: a second thread's
+  waits for the first's to end.
 
   Args:
     function: anything that can be called: a function, a method, a jitted function, a module's

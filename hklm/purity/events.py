@@ -181,8 +181,11 @@ class Witness:
       return "clock"
     if name in ("readline", "read", "readlines") and id(owner) in self._stdin:
       return "person"
-    if type(owner) in _FILES and owner not in (sys.stdout, sys.stderr):
-      return {"write": "write", "writelines": "write", "isatty": "system"}.get(name, "")
+    if type(owner) in _FILES:
+      if name == "isatty":
+        return "system"
+      if name in ("write", "writelines") and owner not in (sys.stdout, sys.stderr):
+        return "write"
     return ""
 
 
@@ -242,13 +245,14 @@ def blamed(frame: types.FrameType, territory: Territory, kind: str = "") -> str 
       return f"{frame.f_code.co_filename}:{frame.f_lineno}"
     if frame.f_code.co_filename.startswith("<frozen importlib") or (kind and package in _TOOLS):
       return None
-    standard = package in sys.stdlib_module_names
+    standard = package in sys.stdlib_module_names or name.startswith("absl.logging")
     if direct and standard and (
         (kind == "clock" and package not in _ASK_CLOCK)
         or (kind == "entropy" and package not in _ASK_ENTROPY)
         or (kind == "system" and package not in _ASK_SYSTEM)):
       return None
-    if direct and package in MACHINE and not (package == "numpy" and kind in _OUTWARD):
+    if direct and not standard and package in MACHINE and not (
+        package == "numpy" and kind in _OUTWARD):
       return None
     direct = direct and standard
     frame = frame.f_back

@@ -23,7 +23,7 @@ from hklm.purity.territory import (
     names_in,
     stores,
 )
-from hklm.purity.values import ABSENT, attributes, is_a, take_apart
+from hklm.purity.values import ABSENT, attributes, is_a, set_attribute, take_apart
 
 
 class Slot(NamedTuple):
@@ -83,7 +83,7 @@ def slots(survey: Survey, territory: Territory) -> Iterator[Slot]:
       for name, value in sorted(attributes(thing).items()):
         if name in read and not _is_code(value) and bindings.binds(thing, name):
           yield slot(f"{path}.{name}", name, value,
-                     lambda new, thing=thing, name=name: object.__setattr__(thing, name, new))
+                     lambda new, thing=thing, name=name: set_attribute(thing, name, new))
   for name, value, cell, place in _cells(survey, bindings.all):
     yield Slot(f"closure cell `{name}`", place, value,
                lambda new, cell=cell: setattr(cell, "cell_contents", new),

@@ -32,12 +32,14 @@ class Traced(NamedTuple):
     contents: its text, constants and literals; equal for traces that say the same.
     others: the outputs that are no arrays.
     callbacks: names of the primitives that call back into Python.
+    custom: whether there are derivatives in it that are not jax's own.
   """
 
   jaxpr: Any
   contents: tuple
   others: tuple
   callbacks: tuple[str, ...]
+  custom: bool
 
   def outputs(self, values) -> tuple:
     """Fingerprint of what the recorded program gives for these inputs, compiled."""
@@ -171,17 +173,18 @@ def _real(value) -> bool:
 def _described(closed, others) -> Traced:
   inner = closed.jaxpr
   live, _ = dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)  # the rest is unused
-  callbacks, values = [], list(map(fingerprint, closed.consts))
+  callbacks, values, custom = [], list(map(fingerprint, closed.consts)), False
   for jaxpr in _all(live):
     values += map(fingerprint, getattr(jaxpr, "consts", ()))
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     for equation in inner.eqns:
       values += [fingerprint(v.val) for v in equation.invars if hasattr(v, "val")]
       name = equation.primitive.name
+      custom |= "custom" in name
       if "callback" in name or name == "debug_print":
         callbacks.append(name)
   text = re.sub("0x[0-9a-fA-F]+", "0x", str(live))
-  return Traced(closed, (text, tuple(values)), tuple(others), tuple(callbacks))
+  return Traced(closed, (text, tuple(values)), tuple(others), tuple(callbacks), custom)
 
 
 def _all(jaxpr) -> Iterator[Any]:

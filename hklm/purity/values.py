@@ -181,13 +181,15 @@ def attributes(thing) -> dict[str, Any]:
 
 
 def _attributes_back(thing, saved: dict[str, Any]):
-  assign, remove = object.__setattr__, object.__delattr__
-  if isinstance(thing, threading.local):
-    assign, remove = setattr, delattr
   for name in attributes(thing).keys() - saved.keys():
-    remove(thing, name)
+    (delattr if is_a(thing, threading.local) else object.__delattr__)(thing, name)
   for name, value in saved.items():
-    assign(thing, name, value)
+    set_attribute(thing, name, value)
+
+
+def set_attribute(thing, name: str, value):
+  """Binds an attribute, also where the object says that it does not change."""
+  (setattr if is_a(thing, threading.local) else object.__setattr__)(thing, name, value)
 
 
 def _container(thing, content, put_back) -> Parts:

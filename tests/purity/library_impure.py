@@ -174,7 +174,7 @@ IMPURE: dict[str, Impure] = {
     "training.checkpoints.save": Impure((READS, WRITES), lambda folder: call(
         saving, os.path.join(folder, "checkpoint")), BENEATH),
     "training.logs.Progress": Impure(
-        (CLOCK, "output differs when it is called again"), lambda folder: making_progress()),
+        (CLOCK, SYSTEM, "output differs when it is called again"), lambda folder: making_progress()),
     "training.logs.Progress.update": Impure(
         (CLOCK, SAYS, "changes argument 1._said", "changes argument 1._tokens"),
         lambda folder: call(logs.Progress.update, piped_progress(), 2, 1.0, 1.5, 10)),

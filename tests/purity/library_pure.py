@@ -95,7 +95,7 @@ _DATA = {
     "data.characters.CharTokenizer.build": lambda: call(characters.CharTokenizer.build, [TEXT]),
     "data.words.WordTokenizer": lambda: call(words.WordTokenizer, ("cab", "cat")),
     "data.words.WordTokenizer.build": lambda: call(
-        words.WordTokenizer.build, config.TokenizerConfig("word", split_punctuation=True), [TEXT]),
+        words.WordTokenizer.build, config.TokenizerConfig("word", lowercase=True), [TEXT]),
     "data.tokenizers.build": lambda: call(
         tokenizers.build, config.TokenizerConfig("word"), [TEXT]),
     "data.tokenizers.from_json": lambda: call(tokenizers.from_json, fitted("word").to_json()),

@@ -2,6 +2,7 @@
 
 import random
 import time
+from unittest import mock
 
 import haiku as hk
 import jax
@@ -11,6 +12,7 @@ from absl.testing import absltest, parameterized
 
 import hklm
 from hklm import purity
+from hklm.purity import models
 
 calls = 0
 
@@ -94,57 +96,69 @@ FAULTS = (
     (Tossing, "advances the generator of `random`", ""),
     (Timing, "reads the clock", "time.perf_counter"),
     (Talking, "writes to standard output", "thinking"),
-    (Counting, "changes global `calls`", "0 -> "),
+    (Counting, "changes global `tests.purity.models_test.calls`", " -> "),
     (Mapping, "reads or makes parameters or keys under a raw JAX transform", ""),
 )
 
 
-def checked(cell, **options):
-  config = hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=3)
+def model(cell):
   def good_then_bad(layer, size):
     return (Cell, cell)[layer](size, name=f"cell_{layer}")
-  lm = hklm.language_model(hklm.ModelConfig(vocab_size=config.vocab_size, embedding_size=3,
-                                            hidden_size=3, num_layers=2), cell=good_then_bad)
-  return purity.check_model(lm, lm.init(jax.random.key(0)), **options)
+  lm = hklm.language_model(hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=3,
+                                            num_layers=2), cell=good_then_bad)
+  return lm, lm.init(jax.random.key(0))
+
+
+def check_unroll(cell, **options):
+  lm, params = model(cell)
+  return purity.check(lm.unroll, params, None, jnp.zeros([3, 2], int),
+                      lm.initial_state(params, 2), **options)
 
 
 class CheckModelTest(parameterized.TestCase):
 
   @parameterized.named_parameters((case[0].__name__, *case) for case in FAULTS)
   def test_names_the_module_at_fault(self, cell, what, detail):
-    report = checked(cell)
+    report = check_unroll(cell)
     self.assertEqual(report.verdict, "impure")
     fault = next(finding for finding in report.findings if finding.what == what)
     self.assertStartsWith(fault.module, "cell_1")
     self.assertIn(detail, fault.detail)
-    self.assertIn("unroll", fault.when)
     self.assertIn("(module cell_1", str(report))
     self.assertTrue(fault.remedy)
 
+  def test_all_functions_that_show_a_fault_are_named_in_one_finding(self):
+    report = purity.check_model(*model(Keeping))
+    fault, = (finding for finding in report.findings if finding.module)
+    self.assertEqual((fault.what, fault.module), ("keeps an array on `self`", "cell_1"))
+    self.assertEqual(fault.when.partition(":")[0],
+                     "init, step, unroll, hidden, loss, activations")
+
   def test_sound_cells_are_pure(self):
     for cell in (Cell, Restoring):
-      report = checked(cell)
+      report = check_unroll(cell)
       self.assertTrue(report.pure, report)
 
   def test_output_passes_when_it_is_allowed(self):
-    self.assertTrue(checked(Talking, allow_output=True).pure)
+    self.assertTrue(check_unroll(Talking, allow_output=True).pure)
 
   def test_covers_every_function_of_the_bundle(self):
-    lm = hklm.language_model(hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=3))
-    params = lm.init(jax.random.key(0))
+    lm, params = model(Cell)
+    with mock.patch.object(models, "check") as check:
+      check.return_value = purity.PurityReport("f", runs=1)
+      purity.check_model(lm, params)
+    checked = [call.args[0] for call in check.call_args_list]
     for name in set(lm._fields) - {"config"}:
-      seen = []
-      function = getattr(lm, name)
-      def spy(*args, function=function, seen=seen):
-        seen.append(1)
-        return function(*args)
-      report = purity.check_model(lm._replace(**{name: spy}), params)
-      found = {finding.when.partition(":")[0] for finding in report.findings}
-      self.assertIn(name, found)
-    more = type("More", (), {"config": lm.config, "_fields": (*lm._fields, "extra"),
-                             **lm._asdict()})
-    self.assertIn("extra: what it takes is not known here",
-                  purity.check_model(more, params).unchecked)
+      self.assertIn(getattr(lm, name), checked)
+    # With a key and without, where a function takes one.
+    for function in (lm.step, lm.unroll, lm.hidden, lm.loss):
+      keys = [call.args[2] for call in check.call_args_list if call.args[0] is function]
+      self.assertLen(keys, 2)
+      self.assertIsNone(keys[0])
+    more = type("More", (), {"_fields": (*lm._fields, "extra"), **lm._asdict()})
+    with mock.patch.object(models, "check", check):
+      self.assertEqual(purity.check_model(more, params).unchecked,
+                       ("extra: what it takes is not known here",))
 
 
 class HaikuTest(absltest.TestCase):
