@@ -24,10 +24,16 @@ def _blocks(language: str) -> list[str]:
 class ReadmeTest(absltest.TestCase):
 
   def test_python_examples_print_what_stands_below_them(self):
-    pairs = re.findall(r"^```python\n((?:(?!```).)*)^```\n\n```\n(.*?)^```$", README,
+    self.check_examples(README, at_least=3)
+
+  def test_examples_of_the_page_on_purity(self):
+    self.check_examples((ROOT / "docs" / "purity.md").read_text(encoding="utf-8"), at_least=3)
+
+  def check_examples(self, page: str, at_least: int):
+    pairs = re.findall(r"^```python\n((?:(?!```).)*)^```\n\n```\n(.*?)^```$", page,
                        re.MULTILINE | re.DOTALL)
-    self.assertGreaterEqual(len(pairs), 3)
-    names = {}
+    self.assertGreaterEqual(len(pairs), at_least)
+    names = {"__name__": "__main__"}
     with contextlib.chdir(self.enter_context(tempfile.TemporaryDirectory())):
       for code, expected in pairs:
         printed = io.StringIO()

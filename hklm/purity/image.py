@@ -1,6 +1,8 @@
 """A picture of all that a function can reach, to compare with later and to put back."""
 
 import enum
+import functools
+import inspect
 import reprlib
 import types
 from collections.abc import Callable, Iterable
@@ -37,6 +39,7 @@ class Change(NamedTuple):
     deleted: whether it is an array whose memory was given away.
     stuck: whether nothing can put it back.
     remedy: what to do instead, where that is not the same for all changes.
+    cached: whether it is what `functools.cached_property` keeps: no trace, but put back.
   """
 
   path: str
@@ -46,6 +49,7 @@ class Change(NamedTuple):
   deleted: bool = False
   stuck: bool = False
   remedy: str = ""
+  cached: bool = False
 
 
 class _Record(NamedTuple):
@@ -69,7 +73,8 @@ class Image:
     found = {}
     for record in self._records:
       for change in _compare(record):
-        found.setdefault(change.path, change)
+        if not change.cached or change.tracer:
+          found.setdefault(change.path, change)
     return list(found.values())
 
   def narrowed(self, paths: set[str]) -> "Image":
@@ -170,8 +175,10 @@ def _compare(record: _Record) -> Iterable[Change]:
     return
   for label in changed:
     after = new.get(label, ABSENT)
+    descriptor = inspect.getattr_static(type(record.thing), label.removeprefix("."), None)
     yield Change(record.path + label, text(old.get(label, ABSENT)), text(after), _traced(after),
-                 stuck=stuck)
+                 stuck=stuck, cached=(label not in old
+                                      and is_a(descriptor, functools.cached_property)))
 
 
 def _same(old, new) -> bool:

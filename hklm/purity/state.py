@@ -116,9 +116,11 @@ def _cells(survey: Survey, assigned: list[Store]) -> Iterator[tuple]:
   done = set()
   for function in survey.functions:
     outer, local, _ = function.__code__.co_qualname.rpartition(".<locals>.")
+    own = set(map(id, codes(function.__code__)))  # what it binds itself shows when it runs
     siblings = {store.name for store in assigned
                 if store.kind == "DEREF" and store.name in store.code.co_freevars
-                and store.code.co_qualname.startswith(outer + local)} if local else set()
+                and store.code.co_qualname.startswith(outer + local)
+                and id(store.code) not in own} if local else set()
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
       place = line_of(function.__code__, name)
       if name in siblings and place and id(cell) not in done:

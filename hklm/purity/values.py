@@ -460,14 +460,25 @@ def fingerprint(root) -> tuple:
   >>> fingerprint(loop) == fingerprint(other), fingerprint([1]) == fingerprint([True])
   (True, False)
   """
-  nodes = list(walk(root))
-  leaves = {id(thing): parts.leaf for _, thing, parts in nodes if parts.fixed and not parts.held}
-  others = [(thing, parts) for _, thing, parts in nodes if id(thing) not in leaves]
-  numbers = {id(thing): number for number, (thing, _) in enumerate(others)}
-  def mention(item):
-    return ("leaf", leaves[id(item)]) if id(item) in leaves else ("node", numbers[id(item)])
-  return (mention(root), *((parts.leaf, tuple((label, mention(item)) for label, item in parts.held))
-                           for _, parts in others))
+  kept, numbers, described = [], {}, []  # kept, so that no identity is given twice
+
+  def mention(thing):
+    """A leaf as it is; else the number of a node. What cannot change may as well be two."""
+    parts = take_apart(thing)
+    if parts.fixed and not parts.held:
+      return "leaf", parts.leaf
+    if id(thing) not in numbers or parts.fixed:
+      if len(kept) > NODES:
+        raise TooLarge(f"more than {NODES:,} objects")
+      numbers[id(thing)] = len(kept)
+      kept.append((thing, parts))
+    return "node", numbers[id(thing)]
+
+  start = mention(root)
+  while len(described) < len(kept):
+    _, parts = kept[len(described)]
+    described.append((parts.leaf, tuple([(label, mention(item)) for label, item in parts.held])))
+  return start, *described
 
 
 def labelled(args, kwargs) -> dict:

@@ -71,7 +71,8 @@ def schedule(config: TrainConfig, steps: int, steps_per_epoch: int) -> optax.Sch
   after = {
       "constant": optax.constant_schedule(peak),
       "plateau": optax.constant_schedule(peak),
-      "cosine": optax.cosine_decay_schedule(peak, remaining),
+      # A float: of an integer, optax's schedule makes one when it first runs, and keeps it.
+      "cosine": optax.cosine_decay_schedule(peak, float(remaining)),
       "step": _staircase(config, steps_per_epoch),
   }[config.schedule]
   if not config.warmup:

@@ -61,6 +61,8 @@ CASES = (
     (faulty.take_over_output, (1,), [(TRACE, "replaces `sys.stdout`")]),
     (faulty.remember_trace, (X,), [(TRACE, "leaks a tracer into global `traces`")]),
     (faulty.scaled_at_trace_time, (X,), [(SAME, "output depends on global `scale`")]),
+    # jit hands over a copy of the dict: called, it leaves no trace; traced, what it does shows.
+    (faulty.fill_in, ({"x": np.ones(2)},), [(TRACE, "changes argument 1")]),
     (faulty.only_under_jit, (X,), [(TRACE, "changes global `lookup`")]),
     (faulty.only_backwards, (X,), [(TRACE, "changes global `traces`")]),
     (faulty.third_time, (X,), [(TRACE, "changes `third_time` default"),

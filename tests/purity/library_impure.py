@@ -30,8 +30,9 @@ from tests.purity.library_makers import (
 
 READS, WRITES, SAYS = "reads files", "changes files", "writes to standard error"
 CLOCK, SYSTEM, THREAD = "reads the clock", "asks the system", "leaves a thread running"
+WARNS = "writes to standard error, as a warning"
 
-BENEATH = (CLOCK, SYSTEM, THREAD)
+BENEATH = (CLOCK, SYSTEM, THREAD, WARNS)
 
 
 class Impure(NamedTuple):
@@ -40,8 +41,8 @@ class Impure(NamedTuple):
   Attributes:
     whats: what a check must find.
     made_in: what to call, given a folder of its own.
-    beneath: what it may find besides, as it comes from a package that hklm calls: orbax and
-      matplotlib take times and ask for their thread, and a thread of orbax ends when it will.
+    beneath: what it may find besides, from beneath hklm: orbax and matplotlib take times and ask
+      for their thread, and a thread of orbax ends when it will.
   """
 
   whats: tuple[str, ...]
@@ -174,7 +175,8 @@ IMPURE: dict[str, Impure] = {
     "training.checkpoints.save": Impure((READS, WRITES), lambda folder: call(
         saving, os.path.join(folder, "checkpoint")), BENEATH),
     "training.logs.Progress": Impure(
-        (CLOCK, SYSTEM, "output differs when it is called again"), lambda folder: making_progress()),
+        (CLOCK, "output differs when it is called again"), lambda folder: making_progress(),
+        (SYSTEM,)),  # where standard error is a real file: whether it is a terminal
     "training.logs.Progress.update": Impure(
         (CLOCK, SAYS, "changes argument 1._said", "changes argument 1._tokens"),
         lambda folder: call(logs.Progress.update, piped_progress(), 2, 1.0, 1.5, 10)),

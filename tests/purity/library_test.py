@@ -56,7 +56,7 @@ class FunctionsTest(purity.PurityAssertions, parameterized.TestCase):
 
   def test_the_update_gives_away_the_training_state_and_nothing_else(self):
     # That is what donation means; beneath it the update is pure, as the first test says.
-    changes = {"optimizer": "momentum", "schedule": "constant"}
+    changes = {"optimizer": "sgd", "schedule": "constant"}
     update = step.make_update(library_makers.lm(), library_makers.optimizer(**changes))
     state = library_makers.train_state(**changes)
     report = purity.check(update, state, library_makers.window(), library_makers.reset())

@@ -46,7 +46,7 @@ class PureFunctionsTest(parameterized.TestCase):
     self.assertEqual(pure_functions.counter, 0)
 
   def test_verdicts_together(self):
-    functions = dict((function.__name__, function) for function, _ in pure_functions.EXAMPLES)
+    functions = {function.__name__: function for function, _ in pure_functions.EXAMPLES}
     reports = pure_functions.measured_examples()
     self.assertEqual({name: seen(functions[name], report) for name, report in reports.items()},
                      EXPECTED)
