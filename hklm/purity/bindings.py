@@ -5,8 +5,9 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from hklm.purity.territory import Store, Survey, codes, module_codes, stores, stores_by_key
-from hklm.purity.values import is_a
+from hklm.purity.bytecode import Store, codes, module_codes, stores, stores_by_key
+from hklm.purity.parts import is_a
+from hklm.purity.territory import Survey
 
 # Methods in which an object gets its attributes: what is stored there is no later change.
 _BEGINNINGS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "__set_name__",

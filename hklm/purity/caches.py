@@ -5,8 +5,8 @@ import functools
 import types
 from collections.abc import Callable, Iterator
 
+from hklm.purity.parts import is_a
 from hklm.purity.territory import Survey
-from hklm.purity.values import is_a
 
 _CACHED = type(functools.lru_cache(lambda: None))
 

@@ -16,9 +16,9 @@ import types
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hklm.purity.parts import MACHINE, top
 from hklm.purity.report import Rule
 from hklm.purity.territory import Territory
-from hklm.purity.values import MACHINE, top
 
 _KINDS = {
     "clock": (Rule.SAME_OUTPUT, "reads the clock", "take the time as an argument"),

@@ -12,17 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hklm.purity.parts import ABSENT, GENERATORS, Parts, is_a
 from hklm.purity.territory import Survey
-from hklm.purity.values import (
-    ABSENT,
-    GENERATORS,
-    Parts,
-    TooLarge,
-    fingerprint,
-    is_a,
-    take_apart,
-    walk,
-)
+from hklm.purity.values import TooLarge, fingerprint, take_apart, walk
 
 # Where Python and the test runner keep notes of their own.
 _NOT_OURS = frozenset({"__warningregistry__", "__pycache__"})

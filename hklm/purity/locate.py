@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from hklm.purity.image import Image
-from hklm.purity.surroundings import Left
+from hklm.purity.places import Left
 from hklm.purity.territory import Territory
 
 SECONDS = 3.0  # before giving up: the place then stays unknown

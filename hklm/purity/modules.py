@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from hklm.purity.image import text
-from hklm.purity.surroundings import numpy_state
+from hklm.purity.places import numpy_state
 from hklm.purity.values import TooLarge, fingerprint, walk
 
 

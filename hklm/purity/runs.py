@@ -12,19 +12,12 @@ from hklm.purity import image
 from hklm.purity.events import Witness
 from hklm.purity.locate import Locator
 from hklm.purity.modules import Watch
+from hklm.purity.parts import GENERATORS, OPAQUE
 from hklm.purity.report import Finding, Rule
 from hklm.purity.surroundings import Setting, Surroundings
 from hklm.purity.territory import Territory
 from hklm.purity.tracing import tracing_anew
-from hklm.purity.values import (
-    GENERATORS,
-    OPAQUE,
-    TooLarge,
-    copied,
-    fingerprint,
-    labelled,
-    walk,
-)
+from hklm.purity.values import TooLarge, copied, fingerprint, labelled, walk
 
 USUAL = Setting()
 REMEDIES = {

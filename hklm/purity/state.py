@@ -11,19 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hklm.purity.bindings import Bindings
-from hklm.purity.territory import (
-    Namespace,
-    Store,
-    Survey,
-    Territory,
-    codes,
-    is_descriptor,
-    line_of,
-    module_codes,
-    names_in,
-    stores,
-)
-from hklm.purity.values import ABSENT, attributes, is_a, set_attribute, take_apart
+from hklm.purity.bytecode import Store, codes, line_of, module_codes, names_in, stores
+from hklm.purity.parts import ABSENT, attributes, is_a, set_attribute
+from hklm.purity.territory import Namespace, Survey, Territory, is_descriptor
+from hklm.purity.values import take_apart
 
 
 class Slot(NamedTuple):

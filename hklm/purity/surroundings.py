@@ -1,31 +1,23 @@
 """What a function can notice or change outside its own program: set, watched and put back."""
 
-import builtins
 import contextlib
-import decimal
-import gc
 import io
-import locale
 import logging
 import os
 import random
-import signal
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from absl import flags
 
 from hklm.purity.events import blamed
-from hklm.purity.image import Change, text
+from hklm.purity.parts import is_a
+from hklm.purity.places import PLACES, Left, folder, same, set_folder
 from hklm.purity.report import Rule
 from hklm.purity.territory import Territory
-from hklm.purity.values import fingerprint, is_a
 
 
 class Setting(NamedTuple):
@@ -56,204 +48,6 @@ class Written(NamedTuple):
   module: str
 
 
-class _Place(NamedTuple):
-  """A part of the process that a function may leave changed."""
-
-  what: str
-  read: Callable[[], Any]
-  write: Callable[[Any], None] | None
-  remedy: str = "put it back before returning, or do it outside"
-
-
-def numpy_state() -> tuple:
-  """The state of NumPy's global generator, in a form that `==` compares."""
-  return fingerprint(np.random.get_state(legacy=False))
-
-
-def _folder() -> str:
-  try:
-    return os.getcwd()
-  except FileNotFoundError:  # it was removed
-    return ""
-
-
-def _set_folder(value: str):
-  with contextlib.suppress(OSError):
-    os.chdir(value)
-
-
-_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")  # not flags: any division sets
-
-
-def _decimal_context():
-  return {name: getattr(decimal.getcontext(), name) for name in _DECIMAL}
-
-
-def _set_decimal(value):
-  for name, content in value.items():
-    setattr(decimal.getcontext(), name, content)
-
-
-def _set_locale(value):
-  locale.setlocale(locale.LC_ALL, value)
-
-
-def _set_environment(value):
-  for name in os.environ.keys() - value.keys():
-    del os.environ[name]
-  for name, content in value.items():
-    if os.environ.get(name) != content:
-      os.environ[name] = content
-
-
-def _set_list(target):
-  def write(value):
-    target()[:] = value
-  return write
-
-
-def _set_jax(value):
-  for name, content in value.items():
-    if jax.config.values.get(name) != content:
-      jax.config.update(name, content)
-
-
-def _all_loggers():
-  return {**{name: logger for name, logger in logging.root.manager.loggerDict.items()
-             if isinstance(logger, logging.Logger)}, "root": logging.root}
-
-
-def _loggers():
-  return {name: (logger.level, logger.disabled) for name, logger in _all_loggers().items()
-          if logger.level or logger.disabled}  # one just made is no change
-
-
-def _set_loggers(value):
-  for name, logger in _all_loggers().items():
-    level, disabled = value.get(name, (logging.NOTSET, False))
-    if (logger.level, logger.disabled) != (level, disabled):
-      logger.setLevel(level)
-      logger.disabled = disabled
-
-
-def _handlers():
-  return {name: list(logger.handlers) for name, logger in _all_loggers().items()
-          if logger.handlers}
-
-
-def _set_handlers(value):
-  for name, logger in _all_loggers().items():
-    logger.handlers[:] = value.get(name, [])
-
-
-def _set_hooks(value):
-  sys.excepthook, sys.displayhook = value
-
-
-def _signals():
-  return {number: signal.getsignal(number)
-          for number in signal.valid_signals()}
-
-
-def _set_signals(value):
-  if threading.current_thread() is threading.main_thread():
-    for number, handler in value.items():
-      if handler is not None and signal.getsignal(number) is not handler:  # None is one set by C
-        signal.signal(number, handler)
-
-
-def _flags():
-  return {name: flags.FLAGS[name].value for name in flags.FLAGS}
-
-
-def _set_flags(value):
-  for name in set(flags.FLAGS) & value.keys():
-    flags.FLAGS[name].value = value[name]
-
-
-def _set_builtins(value):
-  for name in vars(builtins).keys() - value.keys():
-    delattr(builtins, name)
-  vars(builtins).update(value)
-
-
-_KEY = "take a key (jax.random) or a seeded generator as an argument"
-_PLACES = (
-    _Place("advances the generator of `random`", random.getstate, random.setstate, _KEY),
-    _Place("advances the generator of `numpy.random`",
-           lambda: np.random.get_state(legacy=False), np.random.set_state, _KEY),
-    _Place("changes the environment", lambda: dict(os.environ), _set_environment),
-    _Place("changes the working directory", _folder, _set_folder),
-    _Place("changes `sys.path`", lambda: list(sys.path), _set_list(lambda: sys.path)),
-    _Place("changes `sys.argv`", lambda: list(sys.argv), _set_list(lambda: sys.argv)),
-    _Place("changes NumPy's error handling", np.geterr, lambda value: np.seterr(**value)),
-    _Place("changes NumPy's print options", np.get_printoptions,
-           lambda value: np.set_printoptions(**value)),
-    _Place("changes jax.config", lambda: dict(jax.config.values), _set_jax),
-    _Place("changes the decimal context", _decimal_context, _set_decimal),
-    _Place("changes the locale", lambda: locale.setlocale(locale.LC_ALL), _set_locale),
-    _Place("changes the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-    _Place("changes the warning filters", lambda: list(warnings.filters),
-           _set_list(lambda: warnings.filters)),
-    _Place("changes a logger's level", _loggers, _set_loggers),
-    _Place("replaces a builtin", lambda: {k: v for k, v in vars(builtins).items() if k != "_"},
-           _set_builtins),
-    _Place("changes the handlers of a logger", _handlers, _set_handlers),
-    _Place("disables logging", lambda: logging.root.manager.disable, logging.disable),
-    _Place("replaces a hook of `sys`", lambda: (sys.excepthook, sys.displayhook), _set_hooks),
-    _Place("changes whether garbage is collected", gc.isenabled,
-           lambda value: gc.enable() if value else gc.disable()),
-    _Place("changes how a signal is handled", _signals, _set_signals),
-    _Place("changes an absl flag", _flags, _set_flags),
-    _Place("sets a trace function", sys.gettrace, sys.settrace),
-    _Place("leaves a thread running", lambda: {t.name for t in threading.enumerate()}, None),
-)
-
-_IMPORTS = frozenset({"changes the warning filters", "changes a logger's level",
-                      "changes the handlers of a logger", "changes an absl flag",
-                      "changes jax.config", "leaves a thread running"})
-
-
-class Left:
-  """What a run leaves changed in the process, against what was there when this was made."""
-
-  def __init__(self, places: tuple[_Place, ...] = _PLACES):
-    self._before = [(place, place.read()) for place in places]
-    self._streams = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
-    self._modules = len(sys.modules)
-
-  def narrowed(self, paths: set[str]) -> "Left":
-    """The same for those places alone whose phrases are given."""
-    return Left(tuple(place for place, _ in self._before if place.what in paths))
-
-  def changes(self) -> list[Change]:
-    """The changes; their paths are phrases, as "advances the generator of `random`"."""
-    found = []
-    imported = len(sys.modules) != self._modules  # a first import has effects, and has them once
-    for place, was in self._before:
-      now = place.read()
-      if isinstance(now, set):  # what went was not started by the run
-        now |= was
-      if not _same(was, now) and not (imported and place.what in _IMPORTS):
-        found.append(Change(place.what, *_difference(was, now), remedy=place.remedy))
-    return found + [Change(f"replaces `sys.{name}`", "", "", remedy="put it back")
-                    for name, stream in self._streams.items()
-                    if getattr(sys, name, None) is not stream]
-
-  def input_was_read(self) -> bool:
-    """Whether anything was taken from standard input."""
-    stdin = self._streams["stdin"]
-    return stdin.closed or stdin.tell() > 0
-
-  def put_back(self):
-    """Makes all of it what it was."""
-    for place, was in self._before:
-      if place.write and not _same(place.read(), was):
-        place.write(was)
-    for name, stream in self._streams.items():
-      setattr(sys, name, stream)
-
-
 class Surroundings:
   """Stands in for the world while functions are checked.
 
@@ -274,7 +68,7 @@ class Surroundings:
   @contextlib.contextmanager
   def installed(self) -> Iterator[None]:
     """Puts the stand-ins in place, and everything back afterwards."""
-    saved = [place.read() for place in _PLACES]
+    saved = [place.read() for place in PLACES]
     streams = {name: getattr(sys, name)
                for name in ("stdin", "stdout", "stderr", "__stdout__", "__stderr__")}
     calls, data = logging.Logger.callHandlers, getattr(os.environ, "_data", None)
@@ -317,25 +111,25 @@ class Surroundings:
           setattr(sys, name, stream)
         if isinstance(data, dict):
           os.environ._data = data
-        for place, value in zip(_PLACES, saved, strict=True):
-          if place.write and not _same(place.read(), value):
+        for place, value in zip(PLACES, saved, strict=True):
+          if place.write and not same(place.read(), value):
             place.write(value)
 
   @contextlib.contextmanager
-  def run(self, setting: Setting) -> Iterator["Left"]:
+  def run(self, setting: Setting) -> Iterator[Left]:
     """Sets the surroundings of one run; yields what tells what the run leaves changed."""
     random.seed(setting.seed)
     with contextlib.suppress(Exception):  # another bit generator may have been put in
       np.random.seed(setting.seed)
-    home = _folder()
+    home = folder()
     with contextlib.ExitStack() as stack:
       for name, value in setting.environment:
         stack.callback(_restore_variable, name, os.environ.get(name))
         os.environ[name] = value
       if setting.elsewhere:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        stack.callback(_set_folder, home)
-        os.chdir(folder)
+        elsewhere = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.callback(set_folder, home)
+        os.chdir(elsewhere)
       if setting.arguments is not None:
         stack.callback(sys.argv.__setitem__, slice(None), list(sys.argv))
         sys.argv[1:] = setting.arguments
@@ -455,21 +249,3 @@ def _silent_keyboard():
     os.dup2(kept, 0)
     os.close(kept)
     os.close(null)
-
-
-def _same(was, now) -> bool:
-  try:
-    return bool(was == now)
-  except Exception:  # a tracer may have been left anywhere
-    return fingerprint(was) == fingerprint(now)
-
-
-def _difference(was, now) -> tuple[str, str]:
-  """What was and what is: whole where it is short, the entries that differ where it has names."""
-  if isinstance(was, dict) and isinstance(now, dict):
-    names = [name for name in {**was, **now} if not _same(was.get(name), now.get(name))][:5]
-    return (", ".join(f"{name} {text(was[name])}" for name in names if name in was),
-            ", ".join(f"{name} {text(now[name])}" for name in names if name in now))
-  if isinstance(was, (set, list)):
-    return "", ", ".join(str(item) for item in now if item not in was)[:80]
-  return (str(was), str(now)) if isinstance(was, (str, int)) else ("", "")

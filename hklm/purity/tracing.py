@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from hklm.purity.values import fingerprint, top
+from hklm.purity.parts import top
+from hklm.purity.values import fingerprint
 
 # A value that jit's caches are keyed by: under a new one everything is traced anew, inner jitted
 # functions too, while what was compiled before stays where it is.

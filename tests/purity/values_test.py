@@ -16,6 +16,7 @@ from absl.testing import absltest, parameterized
 
 from hklm.purity import values
 from hklm.purity.image import taken_of, text
+from hklm.purity.parts import ABSENT
 
 
 class Colour(enum.Enum):
@@ -154,7 +155,7 @@ class TextTest(parameterized.TestCase):
   @parameterized.parameters(
       ([1, 2.5, None], "[1, 2.5, None]"), (jnp.zeros([3, 4]), "<float32[3, 4]>"),
       (np.array([1, 2]), "array([1, 2])"), (Slotted(), "<Slotted>"), (counter, "<counter>"),
-      (iter([1]), "<list_iterator>"), (values.ABSENT, "absent"))
+      (iter([1]), "<list_iterator>"), (ABSENT, "absent"))
   def test_is_short_and_calls_nothing_of_the_users(self, value, expected):
     self.assertEqual(text(value), expected)
 
