@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hklm.purity.parts import MACHINE, top
 from hklm.purity.report import Rule
-from hklm.purity.territory import Territory
+from hklm.purity.territory import Territory, is_engine
 
 _KINDS = {
     "clock": (Rule.SAME_OUTPUT, "reads the clock", "take the time as an argument"),
@@ -237,11 +237,11 @@ def blamed(frame: types.FrameType, territory: Territory, kind: str = "") -> str 
   while frame is not None:
     name = frame.f_globals.get("__name__", "")
     package = top(name)
-    if name.startswith("hklm.purity"):  # what is called from here directly is what is checked
+    if is_engine(frame.f_globals):  # what is called from here directly is what is checked
       return "" if name in _CALLERS else None
     if package == "_pytest":
       return None
-    if territory.owns(name):
+    if territory.owns_globals(frame.f_globals):
       return f"{frame.f_code.co_filename}:{frame.f_lineno}"
     if frame.f_code.co_filename.startswith("<frozen importlib") or (kind and package in _TOOLS):
       return None

@@ -46,7 +46,7 @@ class Locator:
       self._look()
 
   def _call(self, frame, event, argument):
-    return self._line if self._territory.owns(frame.f_globals.get("__name__")) else None
+    return self._line if self._territory.owns_globals(frame.f_globals) else None
 
   def _line(self, frame, event, argument):
     self._look()
@@ -55,7 +55,7 @@ class Locator:
       self._last = place
     elif event == "return":  # what comes next is the rest of the caller's line
       back = frame.f_back
-      while back and not self._territory.owns(back.f_globals.get("__name__")):
+      while back and not self._territory.owns_globals(back.f_globals):
         back = back.f_back
       if back:
         self._last = f"{back.f_code.co_filename}:{back.f_lineno}"

@@ -183,7 +183,7 @@ class Runner:
     """The innermost line of the user's code that an error came through."""
     places = [f"{frame.f_code.co_filename}:{line}"
               for frame, line in traceback.walk_tb(error.__traceback__)
-              if self._territory.owns(frame.f_globals.get("__name__"))]
+              if self._territory.owns_globals(frame.f_globals)]
     return places[-1] if places else ""
 
   def _note_changes(self, changes, kind: Kind):

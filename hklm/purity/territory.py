@@ -42,10 +42,24 @@ class Territory:
       return False
     return package == self.package or _is_users(package)
 
+  def owns_globals(self, space: dict) -> bool:
+    """The same by the globals of code; an example in a docstring here is a user's code."""
+    name = space.get("__name__")
+    if is_engine(space) or top(name) in MACHINE:
+      return False
+    return self.owns(name) or (isinstance(name, str) and name.startswith("hklm.purity"))
+
   def enter(self, kind: type) -> bool:
     """Whether the objects of a class are looked into."""
     return (self.owns(kind.__module__) or hasattr(kind, "__next__")
             or issubclass(kind, threading.local) or top(kind.__module__) in _OPEN)
+
+
+def is_engine(space: dict) -> bool:
+  """Whether globals are those of a module of this package."""
+  name = space.get("__name__")
+  return isinstance(name, str) and name.startswith("hklm.purity") and (
+      vars(sys.modules.get(name, sys)) is space)
 
 
 @functools.cache
@@ -186,7 +200,7 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
         visit_class(thing)
     else:
       if is_a(thing, types.FunctionType):
-        own = territory.owns(thing.__globals__.get("__name__"))
+        own = territory.owns_globals(thing.__globals__)
         if own:
           visit_function(thing)
       elif territory.owns(type(thing).__module__):
