@@ -235,7 +235,7 @@ def blamed(frame: types.FrameType, territory: Territory, kind: str = "") -> str 
   """
   direct = True  # until the first frame outside the standard library
   while frame is not None:
-    name = frame.f_globals.get("__name__", "")
+    name = str(frame.f_globals.get("__name__", ""))
     package = top(name)
     if is_engine(frame.f_globals):  # what is called from here directly is what is checked
       return "" if name in _CALLERS else None

@@ -8,10 +8,35 @@ from typing import NamedTuple
 class Rule(enum.Enum):
   """The two rules of "From PyTorch to JAX" (sjmielke.com/jax-purify.htm), in our words.
 
-  `OUTPUT` is the part of the second that `allow_output=True` lets pass.
+  `SAME_OUTPUT`: when and how often a function runs changes nothing. Draws, clocks, files, people's
+  answers and names that other code binds anew are no input.
 
-  >>> [rule.name for rule in Rule]
-  ['SAME_OUTPUT', 'NO_TRACE', 'OUTPUT']
+  >>> import random
+  >>> from hklm.purity import check
+  >>> def noisy(x):
+  ...   return x + random.Random().random()  # seeded by the system
+  >>> {finding.rule.name for finding in check(noisy, 2.0).findings}
+  {'SAME_OUTPUT'}
+
+  `NO_TRACE`: all is as before, whether it ran no, one or many times. What is changed and put back
+  before it returns is no trace.
+
+  >>> def largest(numbers):
+  ...   numbers.sort()
+  ...   return numbers[-1]
+  >>> finding, = check(largest, [3, 1]).findings
+  >>> finding.rule.name, finding.what, finding.detail
+  ('NO_TRACE', 'changes argument 1', '[3, 1] -> [1, 3]')
+  >>> check(lambda numbers: sorted(numbers)[-1], [3, 1]).pure
+  True
+
+  `OUTPUT`: the part of the second that `allow_output=True` lets pass.
+
+  >>> def shout(x):
+  ...   print(x)
+  ...   return x
+  >>> check(shout, 1).findings[0].rule.name, check(shout, 1, allow_output=True).pure
+  ('OUTPUT', True)
   """
 
   SAME_OUTPUT = "same input, same output: when and how often it runs changes nothing"
