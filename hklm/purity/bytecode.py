@@ -110,3 +110,12 @@ def names_in(function: types.FunctionType) -> set[str]:
   """The names that a function's code uses, and the strings in it, which may be names."""
   return {name for code in codes(function.__code__)
           for name in (*code.co_names, *code.co_consts) if isinstance(name, str)}
+
+
+def globals_in(function: types.FunctionType) -> set[str]:
+  """The globals that a function's code reads or binds, and the strings in it."""
+  found = {name for code in codes(function.__code__) for name in code.co_consts
+           if isinstance(name, str)}
+  return found | {argument for code in codes(function.__code__)
+                  for action, argument, _ in _instructions(code)
+                  if action.endswith(("_GLOBAL", "_NAME"))}

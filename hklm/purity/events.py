@@ -113,19 +113,22 @@ class Witness:
   Args:
     territory: whose code counts as the user's.
     current_module: tells the Haiku module at work.
+    closely: whether to follow every call into C, which is slow; else only what is audited.
   """
 
-  def __init__(self, territory: Territory, current_module: Callable[[], str]):
+  def __init__(self, territory: Territory, current_module: Callable[[], str], closely: bool):
     self.noticed: list[Event] = []
     self._territory = territory
     self._current_module = current_module
+    self._closely = closely
     self._stdin = {id(stream) for stream in (sys.stdin, sys.__stdin__) if stream is not None}
 
   def __enter__(self):
     _install_audit_hook()
     self._former = sys.getprofile(), _listeners.get(threading.get_ident())
     _listeners[threading.get_ident()] = self._audit
-    sys.setprofile(self._profile)
+    if self._closely:
+      sys.setprofile(self._profile)
     return self
 
   def __exit__(self, *exc):

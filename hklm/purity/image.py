@@ -112,7 +112,7 @@ def taken_of(roots: dict[str, Any], enter: Callable[[type], bool] = lambda kind:
   """The image of objects by name, and of everything they hold."""
   return Image([_record(name + path, thing, enter)
                 for name, root in roots.items() for path, thing, parts in walk(root, enter)
-                if is_a(thing, jax.Array) or parts.held or not parts.fixed])
+                if is_a(thing, jax.Array) or parts.held or parts.put_back or not parts.fixed])
 
 
 def _record(path, thing, enter) -> _Record:

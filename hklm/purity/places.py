@@ -178,7 +178,7 @@ PLACES = (
 
 _IMPORTS = frozenset({"changes the warning filters", "changes a logger's level",
                       "changes the handlers of a logger", "changes an absl flag",
-                      "changes jax.config", "leaves a thread running"})
+                      "changes jax.config", "leaves a thread running", "replaces a builtin"})
 
 
 class Left:

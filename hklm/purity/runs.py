@@ -68,6 +68,7 @@ class Runner:
     self.runs = 0
     self.misused: tuple[str, str] | None = None
     self.image: image.Image | None = None
+    self._witnessed: set[str] = set()
     self._unplaced: dict[tuple[Rule, str], tuple[Kind, str]] = {}
     self._kind: Kind | None = None
     self._locator: Locator | None = None
@@ -78,7 +79,7 @@ class Runner:
     Everything but what runs in a row leave is put back.
     """
     self.runs += 1
-    self._kind = kind
+    self._kind, known, unplaced = kind, dict(self.findings), dict(self._unplaced)
     args, kwargs = copied((self._args, self._kwargs))
     picture = image.taken_of(labelled(args, kwargs))
     self.world.written.clear()
@@ -86,7 +87,9 @@ class Runner:
     with self.world.run(setting) as left:
       for changing in (picture, self.image, left) if self._locator else ():
         self._locator.watch(changing)
-      with Witness(self._territory, self.watch.current) as witness, self.watch.watching():
+      witness = Witness(self._territory, self.watch.current, kind.when not in self._witnessed)
+      self._witnessed.add(kind.when)  # calls into C show the first time; watching them is slow
+      with witness, self.watch.watching():
         outcome = self._outcome(kind, args, kwargs)
       read, traces = left.input_was_read(), left.changes()
     self._note_changes(picture.changes() + self.image.changes() + traces, kind)
@@ -103,6 +106,8 @@ class Runner:
                kind.when, written.place, written.module, "return what is to be shown")
     if not kind.when.startswith("run"):
       self.image.put_back()
+      if outcome.ending == "raised":  # what cannot be traced does nothing there that counts
+        self.findings, self._unplaced = known, unplaced
     return outcome
 
   def around(self, args, kwargs, call):

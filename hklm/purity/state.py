@@ -141,12 +141,12 @@ def other_values(value, constants=()) -> tuple:
 
   Args:
     value: what a name holds.
-    constants: what the code at hand compares or binds; those of the same kind are tried first.
+    constants: what the code at hand compares or binds; those of the same kind are tried.
 
   >>> other_values(3), other_values("a"), other_values(True)
   ((4, 1000003, 0, -3, -1000003), ('a?', ''), (False,))
   >>> other_values("eval", {"train", 7})
-  ('train', 'eval?', '')
+  ('eval?', 'train', '')
   """
   same = [constant for constant in constants if type(constant) is type(value)
           and constant != value]
@@ -155,10 +155,10 @@ def other_values(value, constants=()) -> tuple:
     case bool():
       return (not value,)
     case int() | float() | complex() | np.number():  # several: it may be rounded or compared
-      others = (*same, value + 1, value + 10**6, value * 0, -value, -value - 10**6)
+      others = (value + 1, *same, value + 10**6, value * 0, -value, -value - 10**6)
       return tuple({other: None for other in others if other != value})
     case str():
-      return (*same, value + "?", "") if value else (*same, "?")
+      return (value + "?", *same, "") if value else ("?", *same)
     case list() | tuple() if type(value) in (list, tuple):
       return (value * 2, value[:-1]) if value else ((1,) if value == () else [1],)
     case dict() if type(value) is dict:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hklm.purity.bytecode import codes, imports, names_in
+from hklm.purity.bytecode import codes, globals_in, imports, names_in
 from hklm.purity.parts import MACHINE, is_a, top
 from hklm.purity.values import NODES, TooLarge, take_apart
 
@@ -139,7 +139,7 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
   Returns:
     What was found, functions in the order of the walk.
   """
-  result, seen, spaces = Survey([], [], [], []), {}, {}
+  result, seen, spaces, modules = Survey([], [], [], []), {}, {}, []
   waiting = collections.deque((path, thing, True) for path, thing in roots.items())
 
   def note(path, thing, own=True):
@@ -169,8 +169,9 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
       for imported in imports(code):
         module = sys.modules.get(imported)
         if module and territory.owns(module.__name__):
-          open_space(vars(module))
-    for space in list(result.namespaces):
+          modules.append(open_space(vars(module)))
+    look_up(globals_in(function), own)
+    for space in modules:  # `settings.rate`
       look_up(names, space)
 
   def visit_class(cls):
@@ -194,7 +195,8 @@ def survey(roots: dict[str, Any], territory: Territory) -> Survey:
       raise TooLarge(f"more than {NODES:,} objects can be reached")
     if is_a(thing, types.ModuleType):
       if territory.owns(thing.__name__):
-        look_up(result.mentioned(), open_space(vars(thing)))
+        modules.append(open_space(vars(thing)))
+        look_up(result.mentioned(), modules[-1])
     elif is_a(thing, type):
       if territory.owns(thing.__module__) and not issubclass(thing, enum.Enum):
         visit_class(thing)

@@ -9,20 +9,23 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from hklm.purity.parts import top
 from hklm.purity.values import fingerprint
 
-# A value that jit's caches are keyed by: under a new one everything is traced anew, inner jitted
-# functions too, while what was compiled before stays where it is.
-_anew = jax.make_user_context(None)
 _numbers = itertools.count(1)
 
 
 def tracing_anew():
-  """A context in which no jitted function finds what an earlier trace left."""
-  return _anew(next(_numbers))
+  """A context in which no jitted function finds what an earlier trace left.
+
+  jit's caches are keyed by the metadata that XLA is to attach to operations: under a new one all is
+  traced anew, inner jitted functions too, while what was compiled before stays where it is. (A
+  context of `jax.make_user_context` would do the same, but making it empties those caches once.)
+  """
+  return set_xla_metadata(hklm_purity=str(next(_numbers)))
 
 
 class Traced(NamedTuple):

@@ -6,6 +6,7 @@ import copy
 import io
 import logging
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from hklm import purity
 from hklm.purity.values import fingerprint
 from tests.inference import compilations
 from tests.purity import faulty
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 calls = 0
 history = []
@@ -154,6 +157,18 @@ class BehaviourTest(parameterized.TestCase):
     with compilations.counted() as names:
       outer(x), inner(x)
     self.assertEmpty(names)
+
+  def test_importing_it_leaves_compiled_functions_compiled(self):
+    code = ("import jax, jax.numpy as jnp, hklm\n"
+            "from tests.inference import compilations\n"
+            "f, x = jax.jit(lambda x: 2 * x), jnp.ones(3)\n"
+            "f(x)\n"
+            "import hklm.purity\n"
+            "with compilations.counted() as names: f(x)\n"
+            "print(names)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300, check=True)
+    self.assertEqual(done.stdout, "[]\n")
 
   def test_arguments_keep_value_and_identity(self):
     args = ([1, {"a": np.ones(2)}], jnp.ones(3), jax.random.key(1))

@@ -116,6 +116,12 @@ def making_progress() -> Call:
   return call(logs.Progress, 2, "char")
 
 
+def plotting(folder: str) -> Call:
+  args = metrics_file(folder), os.path.join(folder, "curves.png"), "char"
+  curves.plot(*args)  # the first plot of a process imports matplotlib, which marks `builtins`
+  return call(curves.plot, *args)
+
+
 def training(folder: str) -> Call:
   """The shortest run there is."""
   piped_progress()  # as above
@@ -150,8 +156,7 @@ IMPURE: dict[str, Impure] = {
         tokenizers.load, tokenizer_file(folder))),
     "data.tokenizers.save": Impure((WRITES, SYSTEM), lambda folder: call(
         tokenizers.save, fitted("char"), os.path.join(folder, "tokenizer.json"))),
-    "report.curves.plot": Impure((READS, WRITES), lambda folder: call(
-        curves.plot, metrics_file(folder), os.path.join(folder, "curves.png"), "char"), BENEATH),
+    "report.curves.plot": Impure((READS, WRITES), plotting, BENEATH),
     "run.check_free": Impure((READS,), lambda folder: call(
         run.check_free, os.path.join(folder, "run"))),
     "run.create": Impure((READS, WRITES, SYSTEM), lambda folder: call(
