@@ -11,12 +11,12 @@ import jax
 from hklm.purity.report import PurityReport
 from hklm.purity.session import Session
 from hklm.purity.territory import unwrapped
-from hklm.purity.values import TooLarge, copied, fingerprint, labelled
+from hklm.purity.values import TooLarge, copied, fingerprint, labelled, shared
 
 _ONE_AT_A_TIME = threading.RLock()
 
 
-def check(function: Callable, *args, allow_output: bool = False,
+def check(function: Callable, /, *args, allow_output: bool = False,
           between: Callable[[], None] | None = None, **kwargs) -> PurityReport:
   """Whether `function(*args, **kwargs)` is pure, and if not, which rule it breaks and where.
 
@@ -24,17 +24,19 @@ def check(function: Callable, *args, allow_output: bool = False,
   left* on arguments, containers, arrays, attributes, globals, closure cells, defaults, classes,
   modules, generators, streams and the process, whether it ran no, one or many times.
 
-  The function is run 4 times in a row; once more in changed surroundings (seeds, standard input,
-  environment, working directory, command line), and once for each of these if that made a
-  difference; for each name that holds state, with other values in it until one makes a difference,
-  at most 13; traced twice, and for each of those names 3 times at most; differentiated once, or, if
-  a derivative in it is the user's, as often as traced; compiled and run twice if it calls back into
-  Python; traced once more if a Haiku module was at work. If a trace was left, the run that showed
-  it is repeated, twice at most, to find the line.
+  The function is run 4 times in a row; once after `between`, if that is given; once in changed
+  surroundings (seeds, standard input, environment, working directory, command line), and if that
+  made a difference, once more as it was and once for each of the five; for each name that holds
+  state, with other values in it until one makes a difference, at most 13. It is traced twice, the
+  second time in changed surroundings, once more if its numbers cannot be tracers, and for each of
+  those names 3 times at most; differentiated once, and as often as traced if a derivative in it is
+  the user's or it cannot be traced; compiled and run twice if it calls back into Python; traced
+  once more if a Haiku module was at work. For each of these kinds of run that left a trace, one is
+  repeated, twice at most, to find the line.
 
-  Everything is put back, the caller's arguments are never touched (each run gets copies), what it
-  would print goes nowhere, and standard input never waits. Checks take turns: a second thread's
-  waits for the first's to end.
+  All that is seen to change is put back, the caller's arguments are never touched (each run gets
+  copies), what it would print goes nowhere, and standard input never waits. Checks take turns: a
+  second thread's waits for the first's to end.
 
   Args:
     function: anything that can be called: a function, a method, a jitted function, a module's
@@ -42,7 +44,7 @@ def check(function: Callable, *args, allow_output: bool = False,
     *args: its arguments.
     allow_output: whether what is printed, logged or warned is let pass.
     between: called between runs; it does what the rest of a program might do to state.
-    **kwargs: its arguments by name; names of the two above need a `functools.partial`.
+    **kwargs: its arguments by name; those two names need a `functools.partial`.
 
   Returns:
     The report. What cannot be run or copied is "unknown" and says why.
@@ -100,7 +102,10 @@ def _unrunnable(function) -> str:
 def _uncopyable(args, kwargs) -> str:
   for label, value in labelled(args, kwargs).items():
     try:
-      fingerprint(copied(value))
+      twin = copied(value)
+      fingerprint(twin)
+      if shared(value, twin):
+        return f"{label} holds a {shared(value, twin)} whose copy is itself"
     except TooLarge as error:
       return f"{label} holds {error}"
     except (Exception, RecursionError) as error:

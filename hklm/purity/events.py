@@ -10,13 +10,14 @@ import dis
 import importlib
 import io
 import os
+import random
 import sys
 import threading
 import types
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hklm.purity.parts import MACHINE, top
+from hklm.purity.parts import MACHINE, is_a, top
 from hklm.purity.report import Rule
 from hklm.purity.territory import Territory, is_engine
 
@@ -179,6 +180,8 @@ class Witness:
     if name in _CLOCK_UNLESS and getattr(called, "__module__", "") == "time":
       return "clock" if _arguments(frame) < _CLOCK_UNLESS[name] else ""
     owner = getattr(called, "__self__", None)
+    if name == "seed" and is_a(owner, random.Random) and frame.f_locals.get("a", 0) is None:
+      return "entropy"
     if name in ("now", "utcnow", "today") and isinstance(owner, type) and issubclass(
         owner, datetime.date):
       return "clock"

@@ -23,6 +23,7 @@ from hklm.purity.parts import (
     ATOMS,
     GENERATORS,
     MACHINE,
+    OPAQUE,
     Parts,
     attributes,
     labels,
@@ -276,6 +277,8 @@ def instance(thing) -> Parts:
   rebuilt = _reduced(thing)
   if rebuilt is not None:
     held.append(("", rebuilt))
+  if not held and not hasattr(thing, "__dict__"):  # of C, and says nothing of itself
+    return Parts((OPAQUE, named(kind)), fixed=True)
   parameters = getattr(kind, "__dataclass_params__", None)
   def put_back():
     if type(thing) is not kind:

@@ -16,9 +16,6 @@ from hklm.purity.parts import ABSENT, GENERATORS, Parts, is_a
 from hklm.purity.territory import Survey
 from hklm.purity.values import TooLarge, fingerprint, take_apart, walk
 
-# Where Python and the test runner keep notes of their own.
-_NOT_OURS = frozenset({"__warningregistry__", "__pycache__"})
-
 
 class Change(NamedTuple):
   """What is not as it was.
@@ -133,16 +130,16 @@ def _record_names(before, after, values, assign, remove) -> _Record:
 
   def again():
     return Parts("names", tuple((f"{before}{name}{after}", value)
-                                for name, value in values().items() if name not in _NOT_OURS))
+                                for name, value in values().items()))
 
   saved = dict(values())
 
   def put_back():
     now = values()
-    for name in now.keys() - saved.keys() - _NOT_OURS:
+    for name in now.keys() - saved.keys():
       remove(name)
     for name, value in saved.items():
-      if now.get(name, ABSENT) is not value and name not in _NOT_OURS:
+      if now.get(name, ABSENT) is not value:
         assign(name, value)
 
   parts = again()

@@ -31,11 +31,12 @@ def check_model(lm, params, *, batch_size: int = 2, length: int = 3,
   'pure'
   """
   findings: dict[tuple, tuple[Finding, list[str]]] = {}
-  unchecked, ran, runs = {}, True, 0
+  unchecked, ran, runs, compilations = {}, True, 0, 0
   for name, calls in _calls(lm, params, batch_size, length).items():
     for args in calls:
       report = check(getattr(lm, name), *args, allow_output=allow_output)
       ran, runs = ran and report.ran, runs + report.runs
+      compilations += report.compilations
       unchecked |= {f"{name}: {reason}": None for reason in report.unchecked}
       for finding in report.findings:
         key = finding.rule, finding.what.replace(f"`{name}`", "the function"), finding.module
@@ -48,7 +49,7 @@ def check_model(lm, params, *, batch_size: int = 2, length: int = 3,
       "the language model",
       tuple(finding._replace(when=f"{', '.join(names)}: {finding.when}")
             for finding, names in findings.values()),
-      tuple(unchecked), ran, runs)
+      tuple(unchecked), ran, runs, compilations)
 
 
 def _calls(lm, params, batch_size, length) -> dict[str, list[tuple]]:

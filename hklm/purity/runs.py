@@ -76,7 +76,8 @@ class Runner:
   def run(self, kind: Kind, setting: Setting = USUAL) -> Outcome:
     """Runs the function once on copies, and notes the traces it leaves.
 
-    Everything but what runs in a row leave is put back.
+    What the process was is put back; what the function can reach, by whoever calls, or after a
+    trace.
     """
     self.runs += 1
     self._kind, known, unplaced = kind, dict(self.findings), dict(self._unplaced)
@@ -108,6 +109,7 @@ class Runner:
       self.image.put_back()
       if outcome.ending == "raised":  # what cannot be traced does nothing there that counts
         self.findings, self._unplaced = known, unplaced
+        self._witnessed.discard(kind.when)
     return outcome
 
   def around(self, args, kwargs, call):

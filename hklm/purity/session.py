@@ -7,9 +7,10 @@ import jax
 
 from hklm.purity import image, state, tracing
 from hklm.purity.caches import fresh_caches
+from hklm.purity.places import Left
 from hklm.purity.report import PurityReport, Rule
 from hklm.purity.runs import REMEDIES, Kind, Outcome, Runner
-from hklm.purity.surroundings import Setting
+from hklm.purity.surroundings import Setting, changed_settings
 from hklm.purity.territory import Territory, module_of, survey
 from hklm.purity.values import labelled, walk
 
@@ -76,6 +77,7 @@ class Session:
     if steady:
       self._try_between(eager, first)
       self._vary(eager, first)
+      self._rebind(eager, first)
     if first.ending == "returned":
       self._trace(steady)
     if self._runner.watch.seen:
@@ -96,43 +98,40 @@ class Session:
     return True
 
   def _try_between(self, kind: Kind, first: Outcome):
+    """Lets `between` do what the rest of a program might, and runs, traced anew if jitted."""
     if self._between is None:
       return
-    whole, before = self._runner.image, self._taken()
+    whole, before, process = self._runner.image, self._taken(), Left()
     try:
-      self._between()
-    except Exception as error:
-      self._runner.note_unchecked(f"`between` raised {type(error).__name__}: {error!s:.200}")
-    paths = [change.path for change in before.changes()]
-    self._runner.image = self._taken()
-    try:
-      there = self._run_afresh(kind)
+      try:
+        self._between()
+      except Exception as error:
+        self._runner.note_unchecked(f"`between` raised {type(error).__name__}: {error!s:.200}")
+      paths = [change.path for change in [*before.changes(), *process.changes()]]
+      self._runner.image = self._taken()
+      with tracing.tracing_anew():
+        there = self._run_afresh(kind)
     finally:
       self._runner.image = whole
       whole.put_back()
+      process.put_back()
     if there != first:
       self._runner.add(Rule.SAME_OUTPUT, "output depends on what `between` changes",
                        ", ".join(paths), kind.when, remedy=REMEDIES["state"])
 
-  def _vary(self, kind: Kind, first: Outcome):
-    """Runs in changed surroundings, then with each name that holds state bound anew."""
-    world = self._runner.world
-    variables = tuple((name, world.other_variable(name)) for name in sorted(world.variables))
-    changes = {
-        "the seed of a global random generator": {"seed": 2},
-        "what standard input says": {"answer": 1001},
-        "an environment variable": {"environment": variables},
-        "the working directory": {"elsewhere": True},
-        "the command line": {"arguments": ("elsewhere", "--other=1")},
-    }
-    everything = {key: value for change in changes.values() for key, value in change.items()}
-    if self._run_afresh(kind, Setting(**everything)) != first:
-      for what, change in changes.items():
-        if self._run_afresh(kind, Setting(**change)) != first:
-          detail = ", ".join(name for name, _ in variables) if "environment" in change else ""
-          self._runner.add(Rule.SAME_OUTPUT, f"output depends on {what}", detail, kind.when,
-                           remedy="take it as an argument")
-    self._rebind(kind, first)
+  def _vary(self, kind: Kind, first: Outcome) -> bool:
+    """Runs in changed surroundings; says whether the outcome was the same."""
+    settings = changed_settings(self._runner.world.variables)
+    if self._alike(first, self._run_afresh(kind, settings.pop("all of them"))):
+      return True
+    if not self._alike(first, self._run_afresh(kind)):  # it drifts by itself
+      return False
+    for what, setting in settings.items():
+      if not self._alike(first, self._run_afresh(kind, setting)):
+        self._runner.add(Rule.SAME_OUTPUT, f"output depends on {what}",
+                         ", ".join(name for name, _ in setting.environment), kind.when,
+                         remedy="take it as an argument")
+    return False
 
   def _rebind(self, kind: Kind, first: Outcome, tries: int | None = None):
     """Runs with each name that holds state bound to other values."""
@@ -155,7 +154,9 @@ class Session:
 
   def _run_afresh(self, kind: Kind, *setting) -> Outcome:
     self._empty_caches()
-    return self._runner.run(kind, *setting)
+    self._latest = self._runner.run(kind, *setting)
+    self._runner.image.put_back()
+    return self._latest
 
   def _trace(self, steady: bool):
     """Traces and differentiates, with Python's numbers traced like arrays if they can be."""
@@ -195,14 +196,18 @@ class Session:
       self._compare_again(kind, first, steady, "its gradient differs from run to run")
 
   def _compare_again(self, kind: Kind, first: Outcome, steady: bool, what: str):
-    again = self._run_afresh(kind, Setting(seed=2))
-    if any(rule is Rule.SAME_OUTPUT and known.startswith("output")
-           for rule, known in self._runner.findings):
-      return  # it varies for a reason that is known
-    if not self._alike(first, again):
-      self._runner.add(Rule.SAME_OUTPUT, what, "", kind.when, remedy=_VARIES)
-    elif steady and self._alike(first, again, exactly=True):
+    if not steady:
+      self._run_afresh(kind)  # for its traces; that the output differs is known
+    elif not self._vary(kind, first):
+      if not self._varies():
+        self._runner.add(Rule.SAME_OUTPUT, what, "", kind.when, remedy=_VARIES)
+    elif self._alike(first, self._latest, exactly=True):
       self._rebind(kind, first, tries=3)
+
+  def _varies(self) -> bool:
+    """Whether the output is known to vary: then traces vary for the same reason."""
+    return any(rule is Rule.SAME_OUTPUT and what.startswith("output")
+               for rule, what in self._runner.findings)
 
   def _judge_callbacks(self, callbacks: tuple[str, ...]):
     """What the traced program calls in Python shows only when it runs, compiled."""

@@ -38,6 +38,34 @@ class Setting(NamedTuple):
   arguments: tuple[str, ...] | None = None
 
 
+def changed_settings(variables: set[str]) -> dict[str, Setting]:
+  """Settings that differ from the usual one in one thing, by what that is.
+
+  Args:
+    variables: the environment variables to change.
+  """
+  environment = tuple((name, _other_variable(name)) for name in sorted(variables))
+  return {
+      "the seed of a global random generator": Setting(seed=2),
+      "what standard input says": Setting(answer=1001),
+      "an environment variable": Setting(environment=environment),
+      "the working directory": Setting(elsewhere=True),
+      "the command line": Setting(arguments=_ARGUMENTS),
+      "all of them": Setting(2, 1001, environment, True, _ARGUMENTS),
+  }
+
+
+_ARGUMENTS = ("elsewhere", "--other=1")
+
+
+def _other_variable(name: str) -> str:
+  content = os.environ.get(name)
+  try:
+    return str(float(content) + 1) if "." in content else str(int(content) + 1)
+  except (TypeError, ValueError):
+    return "17" if content is None else content + "?"  # 1 is too likely a default
+
+
 class Written(NamedTuple):
   """Text that went to a stream or a log, and the line of the user's code that sent it."""
 
@@ -134,24 +162,21 @@ class Surroundings:
         stack.callback(sys.argv.__setitem__, slice(None), list(sys.argv))
         sys.argv[1:] = setting.arguments
       sys.stdin = io.StringIO("".join(f"{setting.answer + i}\n" for i in range(100)))
-      self.variables.clear()
       left = Left()
       try:
         yield left
       finally:
         left.put_back()
 
-  def other_variable(self, name: str) -> str:
-    """Another content than an environment variable has."""
-    content = os.environ.get(name)
-    try:
-      return str(float(content) + 1) if "." in content else str(int(content) + 1)
-    except (TypeError, ValueError):
-      return "17" if content is None else content + "?"  # 1 is too likely a default
-
   def watch_files(self, objects: Iterable[tuple[str, Any]]):
-    """Notes what is written to open files that a function keeps, and lets none of it through."""
+    """Notes what is written to open files that a function keeps, and lets none of it through.
+
+    Afterwards they stand where they stood.
+    """
     for path, thing in objects:
+      if is_a(thing, (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom)):
+        with contextlib.suppress(OSError, ValueError):  # no file that can be wound back, or closed
+          self._stack.callback(_wind_back, thing, thing.tell())
       if is_a(thing, (io.TextIOWrapper, io.BufferedWriter)) and "write" not in vars(thing):
         self._mute(thing, Rule.NO_TRACE, f"the file of {path}")
 
@@ -196,7 +221,6 @@ class _Variables(dict):
   def __init__(self, content, tell):
     super().__init__(content)
     self._tell = tell
-    self._content = content
 
   def __getitem__(self, key):
     self._tell(os.fsdecode(key), sys._getframe(1))
@@ -205,6 +229,11 @@ class _Variables(dict):
   def __contains__(self, key):
     self._tell(os.fsdecode(key), sys._getframe(1))
     return super().__contains__(key)
+
+
+def _wind_back(file, position):
+  with contextlib.suppress(OSError, ValueError):
+    file.seek(position)
 
 
 def _unmute(owner, name, former):

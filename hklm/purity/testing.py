@@ -7,7 +7,7 @@ from hklm.purity.models import check_model
 from hklm.purity.report import PurityReport
 
 
-def assert_pure(function: Callable, *args, **kwargs) -> PurityReport:
+def assert_pure(function: Callable, /, *args, **kwargs) -> PurityReport:
   """Checks with `check`, and raises unless the verdict is "pure".
 
   Args:
@@ -47,7 +47,7 @@ class PurityAssertions:
   True
   """
 
-  def assertPure(self, function: Callable, *args, **kwargs) -> PurityReport:
+  def assertPure(self, function: Callable, /, *args, **kwargs) -> PurityReport:
     """As `assert_pure`."""
     return assert_pure(function, *args, **kwargs)
 

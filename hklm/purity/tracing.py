@@ -91,8 +91,7 @@ def beneath_jit(function):
 
 
 def _array_leaves(result) -> list:
-  return [leaf for leaf in jax.tree.leaves(result)
-          if isinstance(leaf, jax.Array) or _numeric(leaf, False)]
+  return [leaf for leaf in jax.tree.leaves(result) if _numeric(leaf, scalars=False)]
 
 
 def trace(function: Callable, parts: Split, around: Callable) -> Traced:
@@ -111,7 +110,8 @@ def trace(function: Callable, parts: Split, around: Callable) -> Traced:
   def traced(values):
     args, kwargs = parts.joined(values)
     result = around(args, kwargs, lambda: beneath_jit(function)(*args, **kwargs))
-    others.append(fingerprint(jax.tree.map(lambda leaf: None if _is_array(leaf) else leaf, result)))
+    others.append(fingerprint(jax.tree.map(
+        lambda leaf: None if _numeric(leaf, scalars=False) else leaf, result)))
     return _array_leaves(result)
 
   with tracing_anew():
@@ -125,10 +125,6 @@ def compiled(function: Callable, parts: Split) -> tuple:
     args, kwargs = parts.joined(values)
     return function(*args, **kwargs)
   return fingerprint(jax.jit(joined)(parts.values()))
-
-
-def _is_array(leaf) -> bool:
-  return isinstance(leaf, jax.Array) or _numeric(leaf, False)
 
 
 def gradient(function: Callable, parts: Split, around: Callable, traced: bool):

@@ -14,7 +14,17 @@ import jax
 import numpy as np
 
 from hklm.purity.families import FAMILIES, instance
-from hklm.purity.parts import ATOMS, MACHINE, OPAQUE, Parts, attributes, labels, named, top
+from hklm.purity.parts import (
+    ATOMS,
+    MACHINE,
+    OPAQUE,
+    Parts,
+    attributes,
+    is_a,
+    labels,
+    named,
+    top,
+)
 
 NODES = 200_000  # objects looked at before giving up
 
@@ -136,3 +146,26 @@ def copied(value):
             or (top(type(thing).__module__) in ("jax", "jaxlib")
                 and not isinstance(thing, jax.Array))}
   return copy.deepcopy(value, shared)
+
+
+def shared(one, other) -> str:
+  """The class of an object that can change and hangs on both, not by way of a function; or "".
+
+  >>> shared([[1]], copied([[1]])), shared(*2 * [[1]])
+  ('', 'list')
+  """
+  def reachable(root):
+    found, waiting = {}, [root]
+    while waiting:
+      thing = waiting.pop()
+      if id(thing) not in found and not is_a(thing, (types.FunctionType, types.MethodType, type)):
+        parts = take_apart(thing)
+        found[id(thing)] = thing, parts.put_back is not None and not parts.fixed
+        waiting += [item for _, item in parts.held]
+    return found
+
+  ours = reachable(one)
+  for number, (thing, changes) in reachable(other).items():
+    if changes and number in ours:
+      return type(thing).__qualname__
+  return ""

@@ -10,6 +10,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -190,6 +191,28 @@ class BehaviourTest(parameterized.TestCase):
     report = purity.check(draw, 1)
     self.assertFalse(report.pure)
     self.assertTrue(any("could not be put back" in reason for reason in report.unchecked), report)
+
+  def test_open_files_stand_where_they_stood(self):
+    path = os.path.join(self.enter_context(tempfile.TemporaryDirectory()), "text")
+    with open(path, "w+") as file:
+      file.write("one\ntwo\n")
+      file.seek(0)
+      def read(x):
+        file.write("three")
+        return file.readline() * x
+      self.assertFalse(purity.check(read, 1).pure)
+      self.assertEqual(file.tell(), 0)
+      self.assertEqual(file.read(), "one\ntwo\n")
+
+  def test_two_processes_at_once(self):
+    code = ("from hklm import purity\nfrom tests.purity import faulty\n"
+            "print([purity.check(f, 1).verdict for f in (faulty.now, faulty.warn, abs) * 3])")
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                                  cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+                 for _ in range(2)]
+    for process in processes:
+      self.assertEqual(process.communicate(timeout=300)[0],
+                       f"{['impure', 'impure', 'pure'] * 3}\n")
 
   def test_inside_another_check(self):
     def checks(x):

@@ -4,12 +4,17 @@ import ctypes
 import functools
 import inspect
 import os
+import random
+import socket
+import sys
+import threading
 import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest, parameterized
+from jax.experimental import io_callback
 
 from hklm import purity
 from tests.purity import faulty
@@ -184,6 +189,88 @@ class CheckTest(parameterized.TestCase):
     self.assertEqual([rule for rule, _ in found(report)], [TRACE])
     self.assertEmpty(drawn)
 
+  def test_what_only_other_surroundings_show(self):
+    self.assertIn((SAME, "output depends on the command line"),
+                  found(purity.check(lambda x: x * len(sys.argv[-1]), 1)))
+    self.assertIn((SAME, "output depends on the working directory"),
+                  found(purity.check(lambda name: os.path.abspath(name), "a")))
+    self.assertIn((TRACE, "uses the network"),
+                  found(purity.check(lambda: socket.getaddrinfo("localhost", 0)[0][0].name)))
+    self.assertIn((TRACE, "starts or signals processes"),
+                  found(purity.check(lambda: os.system("true"))))
+    def follow(x):
+      sys.settrace(lambda *event: None)
+      return x
+    self.assertIn((TRACE, "sets a trace function"), found(purity.check(follow, 1)))
+
+  def test_what_is_read_while_tracing_is_varied_too(self):
+    scale = jax.jit(lambda x: x * int(os.environ.get("HKLM_PURITY_SCALE", "2")))
+    self.assertIn((SAME, "output depends on an environment variable"),
+                  found(purity.check(scale, X)))
+    rates = {"rate": 2.0}
+    rated = jax.jit(lambda x: x * rates["rate"])
+    rated(X)  # compiled: without a new trace it would never look again
+    self.assertEqual(found(purity.check(rated, X, between=lambda: rates.update(rate=3.0))),
+                     [(SAME, "output depends on what `between` changes")])
+
+  def test_what_between_does_to_the_process_is_named_and_put_back(self):
+    os.environ.pop("HKLM_PURITY_SCALE", None)
+    report = purity.check(lambda x: x * int(os.environ.get("HKLM_PURITY_SCALE", "17")), 1,
+                          between=lambda: os.environ.update(HKLM_PURITY_SCALE="3"))
+    self.assertEqual(found(report), [(SAME, "output depends on what `between` changes")])
+    self.assertIn("changes the environment", report.findings[0].detail)
+    self.assertNotIn("HKLM_PURITY_SCALE", os.environ)
+    def fails():
+      raise KeyError("between")
+    self.assertIn("`between` raised KeyError: 'between'",
+                  purity.check(lambda x: x, 1, between=fails).unchecked)
+
+  def test_runs_in_other_surroundings_start_from_the_same_state(self):
+    def remember(x, memory={}):  # noqa: B006
+      return memory.setdefault("x", x)
+    self.assertEqual(found(purity.check(remember, 1.0)),
+                     [(TRACE, f"changes `{remember.__qualname__}` default")])
+
+  def test_derivatives_and_effects(self):
+    @jax.custom_vjp
+    def noisy(x):
+      return x
+    noisy.defvjp(lambda x: (x, None), lambda _, g: (g * np.random.normal(),))
+    report = purity.check(noisy, X)
+    self.assertIn((TRACE, "advances the generator of `numpy.random`"), found(report))
+    self.assertIn((SAME, "output depends on the seed of a global random generator"), found(report))
+    self.assertEqual({finding.when for finding in report.findings}, {"differentiated"})
+    @jax.custom_vjp
+    def drifting(x):
+      return x
+    drifting.defvjp(lambda x: (x, None), lambda _, g: (g * random.SystemRandom().random(),))
+    self.assertIn((SAME, "its gradient differs from run to run"),
+                  found(purity.check(drifting, X)))
+    @jax.jit
+    def drifting_trace(x):
+      return x * random.SystemRandom().random()
+    drifting_trace(X)
+    self.assertIn((SAME, "what jit records differs from trace to trace"),
+                  found(purity.check(drifting_trace, X)))
+    effect = jax.jit(lambda x: io_callback(lambda y: y, jax.ShapeDtypeStruct((), jnp.float32), x))
+    self.assertIn((TRACE, "calls back into Python for an effect"),
+                  found(purity.check(effect, jnp.float32(1))))
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    drawn = jax.jit(lambda x: jax.pure_callback(
+        lambda y: np.float32(random.SystemRandom().random()), shape, x))
+    self.assertIn((SAME, "output of the compiled function differs when it runs again"),
+                  found(purity.check(drawn, jnp.float32(1))))
+
+  def test_report_says_all_of_it(self):
+    report = purity.check(faulty.set_mood, "bad")
+    lines = str(report).splitlines()
+    self.assertEqual([line.strip().partition(":")[0] for line in lines[1:]],
+                     ["changes global `mood`", "rule", "seen", "instead", "never checked"])
+    self.assertIn(purity.LIMITS[0], lines[-1])
+    self.assertIn(f"run at {faulty.__file__}:", lines[3])
+    anew = purity.check(lambda x: jax.jit(lambda y: y + 1)(x), jnp.ones(3))
+    self.assertIn("a repeated call compiled 1 programs: slow, not impure", str(anew))
+
   def test_environment_is_varied_only_where_it_is_read(self):
     def scaled(x):
       return x * float(os.environ.get("HKLM_PURITY_SCALE", "1"))
@@ -264,6 +351,27 @@ class UnknownTest(parameterized.TestCase):
     report = purity.check(sort, jnp.ones(3))
     self.assertTrue(report.pure)
     self.assertStartsWith(report.unchecked[0], "it cannot be traced (TracerArrayConversionError")
+
+  def test_what_was_left_out_is_said(self):
+    def count_down(x):
+      return jax.lax.while_loop(lambda y: y > 1, lambda y: y / 2, x)
+    for function, args, reason in (
+        (count_down, (X,), "it cannot be differentiated in reverse"),
+        (len, ({1: 2, "a": 3},), "its arguments are no tree for jax"),
+        (threading.Lock, (), "its output holds a lock, which is not compared"),
+        (lambda: (lambda x: x), (), "its output holds a function, which was compared but not run")):
+      report = purity.check(function, *args)
+      self.assertTrue(report.pure, report)
+      self.assertTrue(any(text.startswith(reason) for text in report.unchecked), report)
+
+  def test_copies_that_are_the_original(self):
+    class Self(list):
+      def __deepcopy__(self, memo):
+        return self
+    kept = Self([0])
+    report = purity.check(lambda xs: xs.append(1), kept)
+    self.assertEqual((report.verdict, report.runs), ("unknown", 0))
+    self.assertEqual(kept, [0])
 
   def test_traces_of_a_function_that_raises_are_found(self):
     def fail(xs):
