@@ -187,7 +187,7 @@ class Witness:
       return "clock"
     if name in ("readline", "read", "readlines") and id(owner) in self._stdin:
       return "person"
-    if type(owner) in _FILES:
+    if is_a(owner, _FILES):
       if name == "isatty":
         return "system"
       if name in ("write", "writelines") and owner not in (sys.stdout, sys.stderr):

@@ -298,7 +298,7 @@ def _reduced(thing):
   try:
     with warnings.catch_warnings():
       warnings.simplefilter("ignore")  # copying iterators is deprecated
-      return thing.__reduce__() if hasattr(kind, "__next__") else thing.__reduce_ex__(4)
+      return thing.__reduce_ex__(4)
   except Exception:
     return repr(thing) if top(kind.__module__) == "itertools" else None
 
@@ -331,5 +331,6 @@ FAMILIES = (
     ((np.random.Generator, np.random.BitGenerator, np.random.RandomState), _numpy_generator),
     (random.Random, _python_generator),
     ((io.StringIO, io.BytesIO), _text_buffer),
+    (io.IOBase, lambda thing: Parts((OPAQUE, named(type(thing))), fixed=True)),
     (contextvars.ContextVar, _context_variable),
 )

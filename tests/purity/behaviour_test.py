@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import copy
+import gc
 import io
 import logging
 import os
@@ -203,6 +204,18 @@ class BehaviourTest(parameterized.TestCase):
       self.assertFalse(purity.check(read, 1).pure)
       self.assertEqual(file.tell(), 0)
       self.assertEqual(file.read(), "one\ntwo\n")
+
+  def test_streams_stay_open(self):
+    class Stream(io.TextIOWrapper):  # of a class of one's own, as pytest's
+      pass
+    stream = Stream(io.BytesIO(), "utf-8")
+    def write(x, out=stream.write):
+      out("text")
+      return x
+    self.assertEqual([finding.what for finding in purity.check(write, 1).findings],
+                     ["changes files"])
+    gc.collect()
+    self.assertFalse(stream.closed)
 
   def test_two_processes_at_once(self):
     code = ("from hklm import purity\nfrom tests.purity import faulty\n"

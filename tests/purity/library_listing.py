@@ -12,6 +12,8 @@ import hklm
 def public_names() -> set[str]:
   """Every public function, method and property of hklm but those of `hklm.purity`.
 
+  A check works on the whole process; `behaviour_test` shows that it leaves no trace.
+
   Names are dotted, without the package: `ids.check_ids`, `metrics.Metrics.bits_per`. A class stands
   for its own constructor; operators that a class writes out (`+`, a call, ...) are methods.
   """
