@@ -30,9 +30,9 @@ from tests.purity.library_makers import (
 
 READS, WRITES, SAYS = "reads files", "changes files", "writes to standard error"
 CLOCK, SYSTEM, THREAD = "reads the clock", "asks the system", "leaves a thread running"
-WARNS = "writes to standard error, as a warning"
+WARNS, LOGS = "writes to standard error, as a warning", "writes to the log"
 
-BENEATH = (CLOCK, SYSTEM, THREAD, WARNS)
+BENEATH = (CLOCK, SYSTEM, THREAD, WARNS, LOGS)
 
 
 class Impure(NamedTuple):
@@ -41,8 +41,9 @@ class Impure(NamedTuple):
   Attributes:
     whats: what a check must find.
     made_in: what to call, given a folder of its own.
-    beneath: what it may find besides, from beneath hklm: orbax and matplotlib take times and ask
-      for their thread, and a thread of orbax ends when it will.
+    beneath: what it may find besides, from beneath hklm: orbax and matplotlib take times, ask
+      for their thread and warn, a thread of orbax ends when it will, and asyncio logs what it finds
+      slow.
   """
 
   whats: tuple[str, ...]
@@ -174,7 +175,7 @@ IMPURE: dict[str, Impure] = {
         trainer.best_validation, os.path.dirname(metrics_file(folder)))),
     "trainer.prepare_text": Impure((WRITES, SAYS), lambda folder: call(
         trainer.prepare_text, TRAINING, corpora.corpus_of(2 * TEXT), ())),
-    "trainer.train": Impure((READS, WRITES, SAYS, CLOCK, SYSTEM), training, (THREAD,)),
+    "trainer.train": Impure((READS, WRITES, SAYS), training, BENEATH),
     "training.checkpoints.restore": Impure((READS,), lambda folder: call(
         restoring, checkpoint(folder)), BENEATH),
     "training.checkpoints.save": Impure((READS, WRITES), lambda folder: call(
