@@ -80,7 +80,7 @@ LIMITS = (
     "what other threads and processes do",
     "writes on file descriptors and by C code",
     "attributes of modules, classes and objects of other packages, and their settings",
-    "names bound by a string that is made up when the code runs",
+    "names bound by a string that is made up when the code runs, or by a module's top level alone",
     "calls later than those that were made",
     "the order of hashes, which a process keeps",
     "clocks that C code reads, if they stand still during the check",
