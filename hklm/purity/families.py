@@ -299,7 +299,7 @@ def _reduced(thing):
     with warnings.catch_warnings():
       warnings.simplefilter("ignore")  # copying iterators is deprecated
       return thing.__reduce_ex__(4)
-  except Exception:
+  except Exception:  # it cannot be copied: locks, files, and since Python 3.14 itertools
     return repr(thing) if top(kind.__module__) == "itertools" else None
 
 

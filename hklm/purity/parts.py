@@ -52,6 +52,7 @@ def named(kind: type) -> tuple[str, str]:
 
 
 def labels(attributes: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+  """Attributes as an object's `Parts` hold them: `(".name", value)`."""
   return tuple((f".{name}", value) for name, value in attributes.items())
 
 
@@ -70,6 +71,7 @@ def attributes(thing) -> dict[str, Any]:
 
 
 def put_attributes_back(thing, saved: dict[str, Any]):
+  """Gives an object the attributes it had, and no others."""
   for name in attributes(thing).keys() - saved.keys():
     (delattr if is_a(thing, threading.local) else object.__delattr__)(thing, name)
   for name, value in saved.items():

@@ -38,6 +38,7 @@ def numpy_state() -> tuple:
 
 
 def folder() -> str:
+  """The working directory, or "" where it is gone."""
   try:
     return os.getcwd()
   except FileNotFoundError:  # it was removed
@@ -45,6 +46,7 @@ def folder() -> str:
 
 
 def set_folder(value: str):
+  """Changes the working directory, if that can be done."""
   with contextlib.suppress(OSError):
     os.chdir(value)
 
@@ -222,6 +224,7 @@ class Left:
 
 
 def same(was, now) -> bool:
+  """Whether two readings of a place are equal, also where what is in them cannot be compared."""
   try:
     return bool(was == now)
   except Exception:  # a tracer may have been left anywhere
