@@ -76,8 +76,8 @@ class Runner:
   def run(self, kind: Kind, setting: Setting = USUAL) -> Outcome:
     """Runs the function once on copies, and notes the traces it leaves.
 
-    The process is put back as it was. What the function can reach is put back after a trace; after a
-    plain run that is the caller's to do, since runs in a row build on each other.
+    The process is put back as it was. What the function can reach is put back after a trace; after
+    a plain run that is the caller's to do, since runs in a row build on each other.
     """
     self.runs += 1
     self._kind, known, unplaced = kind, dict(self.findings), dict(self._unplaced)
