@@ -47,6 +47,7 @@ _HELP = {
     "output_dropout": "Dropout rate on what the output layer reads.",
     "dropout_per_step": "Fresh masks at every time step; otherwise one mask a window.",
     "dtype": "float32, float64 or bfloat16.",
+    "lstm_impl": "auto, scan, fused or cudnn: how the LSTM reads a sequence.",
     # TokenizerConfig
     "tokenizer": "char, byte, word or bpe.",
     "vocab_size": "The most ids of a word or bpe vocabulary; 0: no limit, 4096 for bpe.",

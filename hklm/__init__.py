@@ -10,11 +10,13 @@ from hklm.config import ModelConfig, TokenizerConfig, TrainConfig
 from hklm.errors import InputError
 from hklm.inference.evaluate import evaluate
 from hklm.inference.generate import generate
+from hklm.inference.lines import score_lines
 from hklm.inference.score import score
 from hklm.model import LanguageModel, language_model
 
 __all__ = ["InputError", "LanguageModel", "ModelConfig", "TokenizerConfig", "TrainConfig",
-           "evaluate", "generate", "language_model", "load_run", "purity", "score", "train"]
+           "evaluate", "generate", "language_model", "load_run", "purity", "score", "score_lines",
+           "train"]
 
 # These two need orbax, which takes longer to import than the rest: looked up when first used.
 _LATER = {"load_run": "hklm.run", "train": "hklm.trainer"}

@@ -13,6 +13,7 @@ FORMAT_VERSION = 1
 
 DTYPES = ("float32", "float64", "bfloat16")
 INITIAL_STATES = ("zeros", "learned")
+LSTM_IMPLS = ("auto", "scan", "fused", "cudnn")
 TOKENIZERS = ("char", "byte", "word", "bpe")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop")
 SCHEDULES = ("constant", "cosine", "step", "plateau")
@@ -41,6 +42,9 @@ class ModelConfig:
     output_dropout: on what the output layer reads.
     dropout_per_step: fresh masks at every time step; otherwise one mask a window.
     dtype: of parameters, state and logits, whatever `jax_enable_x64` says.
+    lstm_impl: how the LSTM reads a sequence: `scan`, cell by cell; `fused`, with a derivative of
+      its own; `cudnn`, NVIDIA's; `auto`, the fastest that serves on the device at hand. The
+      parameters are the same.
 
   Raises:
     InputError: when a value cannot make a model; the message names the flag.
@@ -69,12 +73,14 @@ class ModelConfig:
   output_dropout: float = 0.0
   dropout_per_step: bool = False
   dtype: str = "float32"
+  lstm_impl: str = "auto"
 
   def __post_init__(self):
     _check_types(self)
     _at_least(self, 0, "vocab_size", "embedding_size")
     _at_least(self, 1, "hidden_size", "num_layers")
-    _one_of(self, num_biases=(1, 2), initial_state=INITIAL_STATES, dtype=DTYPES)
+    _one_of(self, num_biases=(1, 2), initial_state=INITIAL_STATES, dtype=DTYPES,
+            lstm_impl=LSTM_IMPLS)
     _finite(self, "forget_bias")
     _rates(self, "input_dropout", "layer_dropout", "output_dropout")
     if self.cell != "lstm" and not all(self.cell.partition(":")):

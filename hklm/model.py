@@ -16,8 +16,8 @@ import jax.numpy as jnp
 
 from hklm.config import ModelConfig
 from hklm.errors import InputError
-from hklm.losses import Loss, token_nats
-from hklm.nn import cells, embedding, heads, initializers, stack
+from hklm.losses import Loss, linear_nats
+from hklm.nn import cells, cudnn, embedding, heads, initializers, stack
 from hklm.nn.dropout import dropout
 from hklm.nn.stack import State
 
@@ -83,6 +83,8 @@ def language_model(config: ModelConfig, cell: CellFactory | None = None) -> Lang
   if config.dtype == "float64" and not jax.config.jax_enable_x64:
     raise InputError("dtype float64 was asked for and 64-bit numbers are off; needed: "
                      "jax.config.update('jax_enable_x64', True) first")
+  if config.lstm_impl == "cudnn":
+    cudnn.check(config.dtype)
   if cell is not None:  # the config names it, so that a run directory says what it holds
     name = getattr(cell, "__qualname__", type(cell).__qualname__)
     config = dataclasses.replace(config, cell=f"{cell.__module__}:{name}")
@@ -217,20 +219,28 @@ def _functions(config: ModelConfig, cell: CellFactory | None):
   embed = embedding.Embedding(config.vocab_size, config.embedding_size, inits["embedding"], dtype)
   cores = [_core(config, cell, layer, inits) for layer in range(config.num_layers)]
   linear = heads.LinearHead(config.vocab_size, inits, dtype, config.output_bias)
+  lstm_impl = _lstm_impl(config)
 
   def initial_state(batch_size: int) -> State:
     return stack.initial_state(cores, batch_size, config.hidden_size, dtype)
 
+  def tied_table():
+    return embed.table if config.tie_embeddings else None
+
   def head(h):  # [..., D] -> [..., V]
-    return linear(h, embed.table if config.tie_embeddings else None)
+    return linear(h, tied_table())
 
   def readout(state: State):
     return head(state.output)
 
   def hidden(tokens, state: State, mask=None):
     _check_tokens(tokens, state, mask)
-    x = dropout(embed(tokens), config.input_dropout, config.dropout_per_step)  # [T, B, E]
-    return stack.unroll(cores, x, state, mask, config.layer_dropout, config.dropout_per_step)
+    impl = lstm_impl if len(tokens) > 1 else "scan"  # one step is the cell itself
+    if impl == "fused" and cell is None and not config.input_dropout:
+      x = embed.lookup(tokens)
+    else:
+      x = dropout(embed(tokens), config.input_dropout, config.dropout_per_step)  # [T, B, E]
+    return stack.unroll(cores, x, state, mask, config.layer_dropout, config.dropout_per_step, impl)
 
   def unroll(tokens, state: State, mask=None):
     h, state = hidden(tokens, state, mask)  # [T, B, D]
@@ -242,8 +252,9 @@ def _functions(config: ModelConfig, cell: CellFactory | None):
 
   def loss(inputs, targets, state: State, mask=None):
     chex.assert_equal_shape([inputs, targets])
-    logits, state = unroll(inputs, state, mask)  # [T, B, V]
-    nats = token_nats(logits, targets)
+    h, state = hidden(inputs, state, mask)  # [T, B, D]
+    h = dropout(h, config.output_dropout, config.dropout_per_step)
+    nats = linear_nats(h, *linear.parameters(h.shape[-1], tied_table()), targets)  # [T, B]
     if mask is not None:
       nats = jnp.where(mask, nats, jnp.zeros_like(nats))
     return Loss(nats, jnp.zeros_like(nats)), state
@@ -261,6 +272,15 @@ def _functions(config: ModelConfig, cell: CellFactory | None):
     return head(h)
 
   return init, _Functions(initial_state, readout, step, unroll, hidden, head, loss, activations)
+
+
+def _lstm_impl(config: ModelConfig) -> str:
+  """`scan`, `fused` or `cudnn`: what `auto` stands for on the device at hand."""
+  if config.lstm_impl != "auto":
+    return config.lstm_impl
+  if cudnn.available() and cudnn.supported(config.dtype):
+    return "cudnn"
+  return "scan" if jax.default_backend() == "tpu" else "fused"
 
 
 def _core(config: ModelConfig, cell: CellFactory | None, layer: int, inits) -> hk.RNNCore:

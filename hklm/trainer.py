@@ -19,7 +19,7 @@ from hklm.inference.evaluate import evaluate
 from hklm.metrics import Metrics
 from hklm.model import CellFactory, LanguageModel, language_model
 from hklm.report import curves
-from hklm.training import loop, optimizers, step
+from hklm.training import loop, memory, optimizers, step
 from hklm.training.logs import Progress, append_jsonl, say
 
 UNITS = {"char": "char", "byte": "byte", "word": "word", "bpe": "token"}
@@ -73,7 +73,7 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   windows = streams.Streams(text.train.ids, config.batch_size, config.bptt)
   steps = config.steps or config.epochs * len(windows)
   optimizer = optimizers.optimizer(config, steps, len(windows))
-  _check_size(lm)
+  _check_memory(lm, config)
   state = step.init(lm, optimizer, config.batch_size, config.seed)
   say(f"model: {config.model.cell}, {sum(leaf.size for leaf in jax.tree.leaves(state.params)):,} "
       f"parameters; {steps:,} updates, {len(windows):,} an epoch, each epoch leaves out "
@@ -182,12 +182,15 @@ def _opened(corpus: corpora.Corpus | Sequence[str]) -> corpora.Corpus:
   return corpora.open_corpus(corpus) if corpus else corpora.builtin_corpus()
 
 
-def _check_size(lm):
-  """Refuses what XLA would not even try to allocate: it ends the process there."""
+def _check_memory(lm, config):
+  """Says what much memory is for; refuses what XLA would not even try: it ends the process."""
   shapes = jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0)))
   if sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes) >= 2**40:
     raise InputError("the parameters would take a terabyte or more; lower --hidden_size, "
                      "--embedding_size or --vocab_size")
+  note = memory.note(memory.estimate(lm, config), memory.available())
+  if note:
+    say(note)
 
 
 def _with_vocabulary(model, tokenizer):

@@ -2,7 +2,7 @@
 
 Beyond `hk.RNNCore` a cell may offer `output(state) -> [B, D]`, what it would put out in that state
 before reading anything (zeros otherwise), and `trace(x, state) -> (h, state, gates)`, its gates by
-name, for looking inside.
+name, for looking inside. An `LSTM` also reads a whole `sequence` at once.
 """
 
 from typing import NamedTuple
@@ -10,6 +10,9 @@ from typing import NamedTuple
 import haiku as hk
 import jax
 import jax.numpy as jnp
+
+from hklm.nn import cudnn, lstm
+from hklm.nn.embedding import Lookup
 
 
 class LSTMState(NamedTuple):
@@ -94,6 +97,30 @@ class LSTM(hk.RNNCore):
     c = f * state.c + i * g
     h = o * jnp.tanh(c)
     return h, LSTMState(h, c), {"i": i, "f": f, "g": g, "o": o}
+
+  def sequence(self, xs: jax.Array | Lookup, state: LSTMState, mask: jax.Array | None,
+               impl: str) -> tuple[jax.Array, LSTMState]:
+    """Many steps at once, with the numbers of one after the other.
+
+    Args:
+      xs: `[T, B, D]`.
+      state: the state before.
+      mask: `[T, B]`; where false the state passes through. None: all true.
+      impl: `fused` or `cudnn`, which serves where `cudnn.supported` says so.
+
+    Returns:
+      `h` after every step `[T, B, H]`, and the state after the last.
+    """
+    if isinstance(xs, Lookup):
+      w_ih, w_hh, b = self.parameters(xs.table.shape[1])
+      w_ih, xs = w_ih @ xs.table.T, xs.one_hot
+    else:
+      w_ih, w_hh, b = self.parameters(xs.shape[-1])
+    if impl == "cudnn" and cudnn.supported(self._dtype, mask):
+      ys, state = cudnn.sequence(w_ih, w_hh, b, xs, *state)
+    else:
+      ys, state = lstm.sequence(w_ih, w_hh, b, xs, *state, mask)
+    return ys, LSTMState(*state)
 
   def parameters(self, input_size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`W_ih [4H, D]`, `W_hh [4H, H]` and the bias, or the sum of both biases, `[4H]`."""

@@ -22,10 +22,16 @@ class LinearHead(hk.Module):
     Returns:
       `[..., V]`.
     """
-    if table is None:
-      table = hk.get_parameter("w", [self._vocab_size, h.shape[-1]], self._dtype,
-                               self._inits["output"])
+    table, bias = self.parameters(h.shape[-1], table)
     logits = h @ table.T
+    return logits if bias is None else logits + bias
+
+  def parameters(self, size: int, table: jax.Array | None = None
+                 ) -> tuple[jax.Array, jax.Array | None]:
+    """`W [V, D]`, the tied table if there is one, and `b [V]` or None; D is `size`."""
+    if table is None:
+      table = hk.get_parameter("w", [self._vocab_size, size], self._dtype, self._inits["output"])
+    bias = None
     if self._bias:
-      logits += hk.get_parameter("b", [self._vocab_size], self._dtype, self._inits["output_bias"])
-    return logits
+      bias = hk.get_parameter("b", [self._vocab_size], self._dtype, self._inits["output_bias"])
+    return table, bias

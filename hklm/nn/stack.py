@@ -1,4 +1,4 @@
-"""Depth: layers of cells read one after the other, each scanned over time."""
+"""Depth: layers of cells read one after the other, each over the whole sequence."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,9 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from hklm.nn import cells as cells_
 from hklm.nn.dropout import dropout
+from hklm.nn.embedding import Lookup
 
 
 class State(NamedTuple):
@@ -55,17 +57,19 @@ def initial_state(cores: Sequence[hk.RNNCore], batch_size: int, size: int, dtype
   return State(cells, jnp.zeros([batch_size, size], dtype))
 
 
-def unroll(cores: Sequence[hk.RNNCore], xs: jax.Array, state: State, mask: jax.Array | None,
-           layer_dropout: float, per_step: bool) -> tuple[jax.Array, State]:
+def unroll(cores: Sequence[hk.RNNCore], xs: jax.Array | Lookup, state: State,
+           mask: jax.Array | None, layer_dropout: float, per_step: bool, impl: str
+           ) -> tuple[jax.Array, State]:
   """Reads `xs` through every layer.
 
   Args:
     cores: the layers' cells.
-    xs: `[T, B, E]`.
+    xs: `[T, B, E]`; a `Lookup` only for an `LSTM` that is not scanned.
     state: the state before.
     mask: `[T, B]`; where false the state passes through. None: all true.
     layer_dropout: rate between layers.
     per_step: whether masks are fresh at each step.
+    impl: how an `LSTM` reads: `scan`, `fused` or `cudnn`. Other cells are scanned.
 
   Returns:
     The top layer's outputs `[T, B, D]` and the state after.
@@ -74,7 +78,10 @@ def unroll(cores: Sequence[hk.RNNCore], xs: jax.Array, state: State, mask: jax.A
   for layer, (core, cell) in enumerate(zip(cores, state.cells, strict=True)):
     if layer:
       xs = dropout(xs, layer_dropout, per_step)
-    xs, cell = _scan(core, xs, cell, mask)
+    if impl != "scan" and isinstance(core, cells_.LSTM):
+      xs, cell = core.sequence(xs, cell, mask, impl)
+    else:
+      xs, cell = _scan(core, xs, cell, mask)
     cells.append(cell)
   return xs, State(tuple(cells), _last(xs, state.output, mask))
 

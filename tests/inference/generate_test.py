@@ -256,13 +256,15 @@ class CompilationTest(absltest.TestCase):
       prompt = [0] * prompt_length
       hklm.generate(lm, params, KEY(seed), length, prompt, temperature)
       hklm.generate(lm, params, KEY(seed), length, prompt, temperature, top_k, top_p)
-      hklm.generate(lm, params, KEY(seed), length, prompt, temperature, top_k, stop=1)
+      hklm.generate(lm, params, KEY(seed), length, prompt, temperature, top_k, stop=seed)
+      hklm.generate(lm, params, KEY(seed), length, prompt, temperature, top_p=top_p)
 
     samples(0, 5, 1.0, 2, 0.5, 3)
     with compilations.counted() as names:
       samples(1, 6, 0.5, 3, 0.6, 4)
       samples(2, 150, 0.0, 4, 0.7, 200)
       samples(3, 0, 3.0, 5, 0.8, 0)
+      samples(4, np.int64(7), np.float64(0.9), np.int32(2), 1, 5)
     self.assertEmpty(names)
     with compilations.counted() as names:  # it does count
       hklm.generate(lm, params, KEY(0), 5, batch_size=17)

@@ -1,5 +1,6 @@
 """The output layer against matrix products."""
 
+import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ V, D = 5, 3
 def head(bias, tied):
   def run(h, table):
     linear = heads.LinearHead(V, initializers.parse("normal:1", D), h.dtype, bias)
-    return linear(h, table if tied else None)
+    table = table if tied else None
+    return linear(h, table), linear.parameters(D, table)
 
   return hk.without_apply_rng(hk.transform(run))
 
@@ -33,13 +35,15 @@ class LinearHeadTest(oracle.X64TestCase):
                      {**({} if tied else {"w": (V, D)}), **({"b": (V,)} if bias else {})})
     w = table if tied else np.asarray(own["w"])
     expected = np.einsum("vd,...d->...v", w, h) + (np.asarray(own["b"]) if bias else 0.0)
-    self.assert_close(f.apply(params, h, table), expected, 1e-14)
+    logits, parameters = f.apply(params, h, table)
+    self.assert_close(logits, expected, 1e-14)
+    chex.assert_trees_all_equal(parameters, (w, own.get("b")))
 
   @parameterized.parameters("float32", "bfloat16")
   def test_dtype(self, dtype):
     h, table = jnp.ones([2, D], dtype), jnp.ones([V, D], dtype)
     params = head(True, False).init(jax.random.key(0), h, table)
-    for leaf in jax.tree.leaves((params, head(True, False).apply(params, h, table))):
+    for leaf in jax.tree.leaves((params, head(True, False).apply(params, h, table)[0])):
       self.assertEqual(leaf.dtype, jnp.dtype(dtype))
 
 

@@ -45,7 +45,7 @@ def unroll(make, xs, mask=None, state=None, dtype=jnp.float64):
   def run(xs, state):
     cores = make()
     start = stack.initial_state(cores, xs.shape[1], xs.shape[2], dtype) if state is None else state
-    return start, *stack.unroll(cores, xs, start, mask, 0.0, False)
+    return start, *stack.unroll(cores, xs, start, mask, 0.0, False, "scan")
 
   return hk.without_apply_rng(hk.transform(run)).apply({}, xs, state)
 

@@ -16,6 +16,7 @@ import optax
 
 from hklm import config, metrics, model
 from hklm.data import base, corpora, streams, tokenizers
+from hklm.errors import InputError
 from hklm.nn import cells, dropout, embedding, heads, initializers, stack
 from hklm.training import logs, loop, optimizers, step
 
@@ -42,6 +43,17 @@ def listed(function) -> Callable:
   def all_of(*args):
     return list(function(*args))
   return all_of
+
+
+def refused(function) -> Callable:
+  """What a check has to say where it refuses, as a value: what raises cannot be checked."""
+  def message(*args):
+    try:
+      function(*args)
+    except InputError as error:
+      return str(error)
+    return ""
+  return message
 
 
 def got(name) -> Callable:
@@ -128,6 +140,11 @@ def lstm(method: str, *args) -> Call:
 
 def lstm_state() -> cells.LSTMState:
   return cells.LSTMState(jnp.ones([B, H]), jnp.zeros([B, H]))
+
+
+def in_cudnns_place(x, h, c, *_, **__):
+  """What any machine can run where `cudnn.sequence` would call cuDNN."""
+  return x @ jnp.ones([E, H]), h, c
 
 
 def cores() -> list[cells.LSTM]:

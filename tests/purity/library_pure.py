@@ -14,9 +14,10 @@ import numpy as np
 
 from hklm import config, ids, losses, metrics, model, run
 from hklm.data import base, bpe, characters, corpora, cuts, sources, streams, tokenizers, words
-from hklm.inference import evaluate, generate, score
-from hklm.nn import cells, initializers, stack
-from hklm.training import logs, loop, optimizers, step
+from hklm.inference import evaluate, generate, lines, score
+from hklm.nn import cells, cudnn, heads, initializers, reverse_only, stack
+from hklm.nn import lstm as lstm_
+from hklm.training import logs, loop, memory, optimizers, step
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -35,6 +36,7 @@ from tests.purity.library_makers import (
   fitted,
   got,
   headed,
+  in_cudnns_place,
   inside,
   listed,
   lm,
@@ -43,6 +45,7 @@ from tests.purity.library_makers import (
   optimizer,
   params,
   piped_progress,
+  refused,
   reset,
   silent_hooks,
   started,
@@ -145,6 +148,8 @@ _VALUES = {
 }
 
 _MODEL = {
+    "losses.linear_nats": lambda: call(
+        losses.linear_nats, jnp.ones([B, H]), jnp.ones([V, H]), jnp.ones([V]), jnp.array([0, 3])),
     "losses.token_nats": lambda: call(losses.token_nats, jnp.zeros([B, V]), jnp.array([0, 3])),
     "model.import_cell": lambda: call(model.import_cell, "experiments.own_cell:mgu"),
     "model.language_model": lambda: call(model.language_model, TRAINING.model),
@@ -154,20 +159,38 @@ _MODEL = {
         lambda: cells.LSTM(H, learned_state=True).initial_state(B)),
     "nn.cells.LSTM.output": lambda: lstm("output", lstm_state()),
     "nn.cells.LSTM.parameters": lambda: inside(lambda: cells.LSTM(H, 2).parameters(E)),
+    "nn.cells.LSTM.sequence": lambda: lstm(
+        "sequence", jnp.ones([T, B, E]), lstm_state(), None, "fused"),
     "nn.cells.LSTM.trace": lambda: lstm("trace", jnp.ones([B, E]), lstm_state()),
+    "nn.cudnn.available": lambda: call(cudnn.available),
+    "nn.cudnn.check": lambda: call(refused(cudnn.check), "float32"),
+    "nn.cudnn.pack": lambda: call(cudnn.pack, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]),
+                                  jnp.ones([4 * H])),
+    "nn.cudnn.sequence": lambda: call(
+        functools.partial(cudnn.sequence, lstm=in_cudnns_place), jnp.ones([4 * H, E]),
+        jnp.ones([4 * H, H]), jnp.ones([4 * H]), jnp.ones([T, B, E]), *lstm_state()),
+    "nn.cudnn.supported": lambda: call(cudnn.supported, "float32", window() > 0),
     "nn.dropout.dropout, a window": lambda: dropped(per_step=False),
     "nn.dropout.dropout, a step": lambda: dropped(per_step=True),
     "nn.embedding.Embedding": lambda: embedded(lambda embed, tokens: embed.table[tokens]),
     "nn.embedding.Embedding.__call__": lambda: embedded(lambda embed, tokens: embed(tokens)),
+    "nn.embedding.Embedding.lookup": lambda: embedded(lambda embed, tokens: embed.lookup(tokens)),
     "nn.embedding.Embedding.table": lambda: embedded(lambda embed, tokens: embed.table),
     "nn.heads.LinearHead": lambda: headed(jnp.ones([B, H])),
     "nn.heads.LinearHead.__call__": lambda: headed(jnp.ones([B, H]), jnp.ones([V, H])),
+    "nn.heads.LinearHead.parameters": lambda: inside(lambda: heads.LinearHead(
+        V, initializers.parse("unit", H), jnp.float32).parameters(H)),
     "nn.initializers.parse": lambda: call(initializers.parse, "unit,cell=normal_fan", H),
+    "nn.lstm.sequence": lambda: call(
+        lstm_.sequence, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]), jnp.ones([4 * H]),
+        jnp.ones([T, B, E]), *lstm_state(), window()[:T] > 0),
+    "nn.reverse_only.reverse_only": lambda: call(
+        lambda x: jax.grad(lambda x: reverse_only.reverse_only(x, "no jvp here"))(x), 1.0),
     "nn.stack.initial_state": lambda: inside(started),
     "nn.stack.traces": lambda: inside(
         lambda xs: stack.traces(cores(), xs, started()), jnp.ones([T, B, E])),
     "nn.stack.unroll": lambda: inside(
-        lambda xs, mask: stack.unroll(cores(), xs, started(), mask, 0.0, False),
+        lambda xs, mask: stack.unroll(cores(), xs, started(), mask, 0.0, False, "fused"),
         jnp.ones([T, B, E]), window()[1:] > 0),
     "inference.evaluate.evaluate": lambda: call(
         evaluate.evaluate, lm(), params(), [0, 1, 2, 3, 0], 2, 2, 3),
@@ -177,6 +200,8 @@ _MODEL = {
         generate.generate, lm(), params(), KEY(0), 3, [1], 0.5, 3, 0.9, 2, 0),
     "inference.generate.generate_stream": lambda: call(
         listed(generate.generate_stream), lm(), params(), KEY(0), 3, [1]),
+    "inference.lines.score_lines": lambda: call(
+        lines.score_lines, lm(), params(), [[0, 1, 2], [], [3]]),
     "inference.score.score": lambda: call(
         score.score, lm(), params(), characters.CharTokenizer("abcd"), ["ab", "", "d"]),
 }
@@ -186,6 +211,9 @@ _TRAINING = {
     "training.logs.Progress.close": lambda: call(logs.Progress.close, piped_progress()),
     "training.loop.run": lambda: call(
         loop.run, counting, train_state(), [window(), window()], 3, silent_hooks(), 2, 0, 0.5),
+    "training.memory.available": lambda: call(memory.available),
+    "training.memory.estimate": lambda: call(memory.estimate, lm(), TRAINING),
+    "training.memory.note": lambda: call(memory.note, 3 * 2**30, 2**33),
     "training.optimizers.optimizer": lambda: call(optimizers.optimizer, TRAINING, 10, 5),
     **{f"training.optimizers.optimizer, its update by {name}": lambda name=name: call(
         jax.jit(optimizer(optimizer=name, schedule="constant").update), jnp.ones([2]),

@@ -1,0 +1,182 @@
+"""The LSTM over a whole sequence, with a derivative of its own: the numbers of stepping the cell.
+
+Differentiating a scan of the cell adds a product of rank B to a `[4H, H]` accumulator at every
+step. Here the backward loop carries `dh, dc` alone and leaves the gates' gradients behind, from
+which one large product makes the weights' gradient. What makes it fast on a CPU:
+
+- one buffer `[T, 4HB]` is first the input's share, then the gates, then their gradients, each step
+  written over what it has read: memory that was never touched before costs as much as arithmetic;
+- one `tanh` serves all four gates, since `sigmoid(z) = tanh(z / 2) / 2 + 1 / 2`;
+- from `WIDE` rows on, vectors stand as columns, `[H, B]`: XLA's products `W h` run up to half as
+  fast again as `h W`; below it is the other way round.
+
+Dimension letters: T time, B batch, D input, H hidden.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from hklm.nn.reverse_only import reverse_only
+
+WIDE = 32
+FORWARD_MODE = ("forward-mode differentiation of the fused LSTM; needed: lstm_impl=scan "
+                "(ModelConfig, or --lstm_impl=scan)")
+
+
+def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: jax.Array,
+             c: jax.Array, mask: jax.Array | None = None
+             ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+  """Reads a sequence; equations and layout as in `hklm.nn.cells.LSTM`.
+
+  Differentiable in reverse mode, any number of times, and forward over reverse.
+
+  Args:
+    w_ih: `[4H, D]`.
+    w_hh: `[4H, H]`; an argument, so that weight drop can mask it.
+    b: `[4H]`.
+    xs: `[T, B, D]`.
+    h: `[B, H]`.
+    c: `[B, H]`.
+    mask: `[T, B]`; where false the state passes through. None: all true.
+
+  Returns:
+    `h` after every step `[T, B, H]`, and the state `(h, c)` after the last.
+
+  Raises:
+    TypeError: under `jax.jvp`.
+
+  >>> ys, (h, c) = sequence(jnp.ones([4, 2]), jnp.ones([4, 1]), jnp.zeros(4), jnp.ones([3, 5, 2]),
+  ...                       jnp.zeros([5, 1]), jnp.zeros([5, 1]))
+  >>> ys.shape, bool((ys[-1] == h).all())
+  ((3, 5, 1), True)
+  """
+  T, B, D = xs.shape
+  H = h.shape[-1]
+  chex.assert_shape([w_ih, w_hh, b, h, c], [(4 * H, D), (4 * H, H), (4 * H,), (B, H), (B, H)])
+  z = (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, -1)  # flat: one plain product, both ways
+  z, w_hh, b, h, c = (reverse_only(x, FORWARD_MODE) for x in (z, w_hh, b, h, c))
+  return _core(z, w_hh, b, h, c, mask)
+
+
+@jax.custom_vjp
+def _core(z, w_hh, b, h, c, mask):
+  result, _ = _forward(z, w_hh, b, h, c, mask)
+  return result
+
+
+def _forward(z, w_hh, b, h, c, mask):
+  T, B, G = z.shape
+  turn, axis = _orientation(B)
+  w = w_hh if axis == 0 else w_hh.T  # [4H, H] or [H, 4H]
+  half = _by_gate(G, z.dtype, 0.5, 1.0)
+  b, half = (jnp.expand_dims(v, 1 - axis) for v in (b, half))
+
+  def step(t, carry):
+    h, c, gates, hs, cs = carry
+    wh = w @ h if axis == 0 else h @ w
+    a = jnp.tanh(half * (turn(_get(gates, t).reshape(B, G)) + wh + b))
+    i, f, g, o = _gates(a, axis)
+    new_c = f * c + i * g
+    new_h = o * jnp.tanh(new_c)
+    h, c = _where(mask, t, axis, new_h, h), _where(mask, t, axis, new_c, c)
+    return h, c, _put(gates, a.reshape(-1), t), _put(hs, turn(h), t + 1), _put(cs, c, t + 1)
+
+  h, c = turn(h), turn(c)
+  # Row 0 is the state before the first step. A buffer of zeros would be shared and then copied.
+  hs = jnp.broadcast_to(turn(h), (T + 1, B, G // 4))
+  cs = jnp.broadcast_to(c, (T + 1, *c.shape))
+  h, c, gates, hs, cs = _loop(T, step, (h, c, z.reshape(T, B * G), hs, cs))
+  return (hs[1:], (turn(h), turn(c))), (gates, hs, cs)
+
+
+def _core_forward(z, w_hh, b, h, c, mask):
+  result, kept = _forward(z, w_hh, b, h, c, mask)
+  return result, (w_hh, mask, *kept)
+
+
+def _core_backward(kept, gradients):
+  w_hh, mask, gates, hs, cs = kept  # hs [T + 1, B, H]; cs in the orientation of the loop
+  dys, (dh, dc) = gradients
+  T, B, H = dys.shape
+  turn, axis = _orientation(B)
+  w = lax.optimization_barrier(w_hh.T) if axis == 0 else w_hh
+  shape = (4 * H, B) if axis == 0 else (B, 4 * H)
+
+  quarter = jnp.expand_dims(_by_gate(4 * H, dys.dtype, 0.25, 1.0), 1 - axis)
+
+  def step(n, carry):
+    dh, dc, a, gates = carry  # a: the gates of step t; dh, dc: of the state after it
+    t = jnp.uint32(T - 1) - n
+    a = a.reshape(shape)
+    i, f, g, o = _gates(a, axis)
+    c, tanh_c = _get(cs, t), jnp.tanh(_get(cs, t + 1))
+    dh += turn(_get(dys, t))
+    dh, skipped_h = _split(mask, t, axis, dh)
+    dc, skipped_c = _split(mask, t, axis, dc)
+    dc += dh * o * (1 - tanh_c * tanh_c)
+    # The barriers keep XLA from computing a shared factor once for each of its uses.
+    dh, dc = lax.optimization_barrier((dh, dc))
+    dz = jnp.concatenate([dc * g, dc * c, dc * i, dh * tanh_c], axis)
+    dz = lax.optimization_barrier(dz * (quarter * (1 - a * a)))
+    dh = w @ dz if axis == 0 else dz @ w
+    # What is read is read after what is written: the other order would copy the whole buffer.
+    gates = _put(gates, turn(dz).reshape(-1), t)
+    return dh + skipped_h, dc * f + skipped_c, _get(gates, t - jnp.minimum(t, 1)), gates
+
+  dh, dc, _, dz = _loop(T, step, (turn(dh), turn(dc), gates[-1], gates))
+  dz = dz.reshape(T * B, 4 * H)
+  dw_hh = lax.dot_general(dz, hs[:-1].reshape(T * B, H), (((0,), (0,)), ((), ())))
+  return dz.reshape(T, B, 4 * H), dw_hh, dz.sum(0), turn(dh), turn(dc), None
+
+
+_core.defvjp(_core_forward, _core_backward)
+
+
+def _orientation(batch_size):
+  """How `[B, n]` is turned for the loop, and the axis along which the gates lie there."""
+  return (jnp.transpose, 0) if batch_size >= WIDE else (lambda x: x, 1)
+
+
+def _loop(length, step, carry):
+  """A scan over t alone, which can be differentiated again."""
+
+  def count(t_and_carry, _):
+    t, carry = t_and_carry
+    return (t + 1, step(t, carry)), None
+
+  # Unsigned: of a signed index XLA would ask at every use whether it counts from the end.
+  (_, carry), _ = lax.scan(count, (jnp.uint32(0), carry), None, length=length)
+  return carry
+
+
+def _get(buffer, t):
+  return lax.dynamic_index_in_dim(buffer, t, keepdims=False)
+
+
+def _put(buffer, x, t):
+  return lax.dynamic_update_index_in_dim(buffer, x, t, 0)
+
+
+def _by_gate(size, dtype, sigmoid, tanh):
+  """`[4H]`: one number for i, f and o, another for g."""
+  return jnp.repeat(jnp.array([sigmoid, sigmoid, tanh, sigmoid], dtype), size // 4)
+
+
+def _gates(a, axis):
+  """i, f, g, o from the tanh of their (halved) arguments."""
+  i, f, g, o = jnp.split(a, 4, axis)
+  return 0.5 * i + 0.5, 0.5 * f + 0.5, g, 0.5 * o + 0.5
+
+
+def _where(mask, t, axis, new, old):
+  return new if mask is None else jnp.where(jnp.expand_dims(_get(mask, t), axis), new, old)
+
+
+def _split(mask, t, axis, gradient):
+  """What enters the step, and what passes it by."""
+  zero = jnp.zeros_like(gradient)
+  if mask is None:
+    return gradient, zero
+  return _where(mask, t, axis, gradient, zero), _where(mask, t, axis, zero, gradient)

@@ -1,0 +1,112 @@
+"""What a training run will need on the device, said before anything is compiled."""
+
+import collections
+import math
+import os
+
+import jax
+import jax.numpy as jnp
+
+from hklm import losses
+from hklm.config import ModelConfig, TrainConfig
+from hklm.model import LanguageModel
+from hklm.training import optimizers
+
+LARGE = 2**30  # bytes: less than that, and less than half of what there is, is not worth a line
+
+
+def estimate(lm: LanguageModel, config: TrainConfig) -> int:
+  """Bytes of one update, from shapes alone: nothing is computed or compiled.
+
+  Parameters, their gradient and the optimiser's state; what the forward pass keeps for the backward
+  pass, whatever the cell; the logits at work. What is compiled takes between two thirds and three
+  halves of it (on a CPU, which widens bfloat16, up to twice).
+
+  Args:
+    lm: the bundle of functions.
+    config: the run.
+
+  Returns:
+    Bytes.
+
+  >>> import hklm
+  >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=50))
+  >>> sgd, momentum = (estimate(lm, TrainConfig(lm.config, optimizer=name))
+  ...                  for name in ("sgd", "momentum"))
+  >>> momentum - sgd == 4 * 413_490  # a float32 more for each parameter
+  True
+  """
+  optimizer = optimizers.optimizer(config, config.warmup + 1, 1)  # no shape depends on the lengths
+  params = jax.eval_shape(lambda: lm.init(jax.random.key(0)))
+  opt_state = jax.eval_shape(optimizer.init, params)
+  # What does not grow with the batch is made of parameters alone, transposed ones for example,
+  # which XLA does not store.
+  T, B = config.bptt, config.batch_size
+  activations = _kept(lm, params, T, B) - _kept(lm, params, T, B + 1)
+  return (_bytes([params, params, opt_state]) + _bytes(list(activations.elements()))
+          + _logits(T * B, lm.config))
+
+
+def available() -> int | None:
+  """Bytes that arrays may take on the first device; None where it does not say."""
+  device = jax.local_devices()[0]
+  stats = device.memory_stats() or {}
+  if device.platform == "cpu" and hasattr(os, "sysconf"):
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+  return stats.get("bytes_limit")
+
+
+def note(needed: int, there: int | None) -> str:
+  """What to say of a run that needs so many bytes where there are so many: a line, or nothing.
+
+  >>> note(3 * 2**30, 8 * 2**30)
+  'memory: about 3.0 GiB for parameters, optimiser, activations and logits (8.0 GiB here)'
+  >>> note(9 * 2**30, 8 * 2**30)
+  'memory: about 9.0 GiB for parameters, optimiser, activations and logits (8.0 GiB here); if it \
+does not fit, lower --batch_size, --bptt, --hidden_size, --num_layers or --vocab_size'
+  >>> note(1000, 8 * 2**30)
+  ''
+  """
+  if needed < LARGE and (there is None or needed < there / 2):
+    return ""
+  line = f"memory: about {_gib(needed)} for parameters, optimiser, activations and logits"
+  if there is None:
+    return line
+  line += f" ({_gib(there)} here)"
+  if needed < there:
+    return line
+  return (line + "; if it does not fit, lower --batch_size, --bptt, --hidden_size, --num_layers or "
+          "--vocab_size")
+
+
+def _kept(lm, params, T, B) -> collections.Counter[jax.ShapeDtypeStruct]:
+  """What the derivative of a window's loss holds from the forward pass for the backward pass."""
+
+  def backward(params, tokens):
+    def objective(params):
+      state = lm.initial_state(params, B)
+      loss, _ = lm.loss(params, jax.random.key(0), tokens, tokens, state)
+      return (loss.nats + loss.penalty).mean()
+
+    return jax.vjp(objective, params)[1]
+
+  held = jax.eval_shape(backward, params, jax.ShapeDtypeStruct([T, B], jnp.int32))
+  return collections.Counter(
+      jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(held))
+
+
+def _logits(N: int, config: ModelConfig) -> int:
+  """Bytes of the logits that are worked on: all `[N, V]`, or a block of them."""
+  size = max(4, jnp.dtype(config.dtype).itemsize)
+  whole = size * N * config.vocab_size
+  if whole <= losses.WHOLE_BYTES:
+    return whole
+  return max(losses.BLOCK_BYTES, size * N * config.hidden_size)
+
+
+def _gib(count: int) -> str:
+  return f"{count / 2**30:.1f} GiB"
+
+
+def _bytes(tree):
+  return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
