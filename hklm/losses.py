@@ -71,7 +71,7 @@ def linear_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets:
   flat, ids = h.reshape(targets.size, h.shape[-1]), targets.reshape(-1)
   if columns == len(table):
     logits = flat @ table.T
-    nats = token_nats(logits if bias is None else logits + bias, ids)
+    nats = token_nats(logits if bias is None else lax.optimization_barrier(logits + bias), ids)
   else:
     largest, total, chosen = _sums(flat, table, bias, ids, columns)
     nats = jnp.log(total) - (chosen - largest)
@@ -95,17 +95,29 @@ def _wide(logits):
 @jax.custom_jvp
 def _nats(logits, targets):
   """`log(sum_v exp(l_v - m)) - (l_y - m)`, m the largest: exact where logits are huge."""
-  shifted = logits - logits.max(axis=-1, keepdims=True)
-  chosen = jnp.take_along_axis(shifted, targets[..., None], axis=-1, mode="clip")[..., 0]
-  nats = jnp.log(jnp.exp(shifted).sum(axis=-1)) - chosen
-  return jnp.where((targets >= 0) & (targets < logits.shape[-1]), nats, jnp.nan)
+  nats, _, _ = _parts(logits, targets)
+  return nats
 
 
 @_nats.defjvp
 def _slope(primals, tangents):
   (logits, targets), (moved, _) = primals, tangents
+  nats, exponentials, total = _parts(logits, targets)
   hit = jnp.arange(logits.shape[-1]) == targets[..., None]
-  return _nats(*primals), ((jax.nn.softmax(logits) - hit) * moved).sum(axis=-1)
+  return nats, ((exponentials / total[..., None] - hit) * moved).sum(axis=-1)
+
+
+def _parts(logits, targets):
+  """Nats `[N]`, `exp(l - m)` `[N, V]` and its sums `[N]`."""
+  largest = logits.max(axis=-1, keepdims=True)
+  chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1, mode="clip")
+  # Once all that is wanted of the logits is there, the exponentials may be written over them.
+  largest, chosen = lax.optimization_barrier((largest, chosen))
+  exponentials = jnp.exp(logits - largest)
+  total = exponentials.sum(axis=-1)
+  nats = jnp.log(total) - (chosen - largest)[..., 0]
+  valid = (targets >= 0) & (targets < logits.shape[-1])
+  return jnp.where(valid, nats, jnp.nan), exponentials, total
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(4,))

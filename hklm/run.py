@@ -1,5 +1,6 @@
 """The run directory: all that any other program needs to know of a training run."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -12,10 +13,11 @@ import jax
 import numpy as np
 
 from hklm import config as configs
-from hklm.config import TrainConfig
+from hklm.config import ModelConfig, TrainConfig
 from hklm.data import tokenizers
 from hklm.errors import InputError
 from hklm.model import CellFactory, LanguageModel, language_model
+from hklm.nn import cudnn
 from hklm.training import checkpoints
 
 
@@ -60,11 +62,18 @@ def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -
   if tokenizer.fingerprint != fingerprint:
     raise InputError(f"{path}: tokenizer.json has fingerprint {tokenizer.fingerprint[:12]}, "
                      f"config.json says {fingerprint[:12]}; needed: the run's own tokenizer")
-  lm = language_model(config.model, cell)
+  lm = language_model(_for_this_machine(config.model), cell)
   if not checkpoint:
     checkpoint = "best" if os.path.isdir(checkpoint_path(path, "best")) else "last"
   params = read_checkpoint(path, checkpoint, lm, tokenizer)
   return Run(lm, params, tokenizer, config, path)
+
+
+def _for_this_machine(model: ModelConfig) -> ModelConfig:
+  """A model that was trained with cuDNN's LSTM computes the same without it."""
+  if model.lstm_impl == "cudnn" and not cudnn.available():
+    return dataclasses.replace(model, lstm_impl="auto")
+  return model
 
 
 def read_config(path: str) -> tuple[TrainConfig, str]:

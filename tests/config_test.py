@@ -16,7 +16,7 @@ OTHER = (
     ModelConfig(vocab_size=9, embedding_size=8, hidden_size=8, num_layers=3, cell="a.b:c",
                 tie_embeddings=True, num_biases=2, output_bias=False, forget_bias=1.5,
                 init="unit,bias=zeros", input_dropout=0.1, layer_dropout=0.2, output_dropout=0.3,
-                dropout_per_step=True, dtype="bfloat16"),
+                dropout_per_step=True, dtype="bfloat16", lstm_impl="scan"),
     ModelConfig(initial_state="learned"),  # only built-in cells learn it
     TokenizerConfig(kind="word", vocab_size=300, min_count=2, lowercase=True,
                     split_punctuation=True, unknown="<u>", end_of_line="", symbols_in_text=True,

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest
 
 import chex
 import jax
@@ -19,6 +20,7 @@ import hklm
 from hklm import run as runs
 from hklm.data import tokenizers
 from hklm.errors import InputError
+from hklm.nn import cudnn
 from tests import oracle
 
 CONFIG = hklm.TrainConfig(
@@ -75,6 +77,17 @@ class LoadTest(RunTestCase):
     self.assertEqual(run.tokenizer, TOKENIZER)
     self.assertEqual(run.path, self.path)
     self.assertIs(run.lm, hklm.language_model(CONFIG.model))
+
+  @unittest.skipIf(cudnn.available(), "there is cuDNN here")
+  def test_what_cudnn_trained_is_read_where_there_is_none(self):
+    model = dataclasses.replace(CONFIG.model, lstm_impl="cudnn")
+    runs.create(self.path, dataclasses.replace(CONFIG, model=model), TOKENIZER)
+    runs.write_checkpoint(self.path, "last", parameters(1.0), TOKENIZER)
+    run = hklm.load_run(self.path)
+    self.assertEqual(run.config.model, model)
+    self.assertEqual(run.lm.config.lstm_impl, "auto")
+    with self.assertRaisesRegex(InputError, "--lstm_impl=cudnn needs an NVIDIA GPU"):
+      hklm.language_model(model)
 
   def test_best_before_last_unless_asked(self):
     self.write(best=1.0, last=2.0)

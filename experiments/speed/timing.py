@@ -1,5 +1,8 @@
 """Contenders by turns, and ratios within a turn: what slows a moment down slows all who share it.
 
+A turn is two runs, of which the second is timed. The first finds the last contender's threads still
+spinning and the caches full of its arrays: what counts is a step among steps of its own kind.
+
 The floor is what the matrix products of the work would take alone, at the rate of a large one that
 is timed in the same rounds.
 """
@@ -12,8 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-WARM_UPS = 2
-
 
 class Spread(NamedTuple):
   """Median and quartiles."""
@@ -24,7 +25,7 @@ class Spread(NamedTuple):
 
 
 def alternate(works: Mapping[str, Callable], rounds: int) -> dict[str, list[float]]:
-  """Warms every contender up, then lets each do its work once a round.
+  """Warms every contender up, then lets each have its turn in every round.
 
   Args:
     works: what each does; it returns when the work is done.
@@ -38,12 +39,12 @@ def alternate(works: Mapping[str, Callable], rounds: int) -> dict[str, list[floa
   """
   names = list(works)
   seconds = {name: [] for name in names}
-  for _ in range(WARM_UPS):
-    for name in names:
-      works[name]()
+  for name in names:
+    works[name]()
   for turn in range(rounds):
     first = turn % len(names)
     for name in names[first:] + names[:first]:
+      works[name]()
       start = time.perf_counter()
       works[name]()
       seconds[name].append(time.perf_counter() - start)

@@ -7,8 +7,9 @@ which one large product makes the weights' gradient. What makes it fast on a CPU
 - one buffer `[T, 4HB]` is first the input's share, then the gates, then their gradients, each step
   written over what it has read: memory that was never touched before costs as much as arithmetic;
 - one `tanh` serves all four gates, since `sigmoid(z) = tanh(z / 2) / 2 + 1 / 2`;
-- from `WIDE` rows on, vectors stand as columns, `[H, B]`: XLA's products `W h` run up to half as
-  fast again as `h W`; below it is the other way round.
+- for large matrices and batches vectors stand as columns, `[H, B]`: there XLA's products `W h` run
+  up to half as fast again as `h W`, which must rearrange all of W at every step; for smaller ones
+  it is the other way round.
 
 Dimension letters: T time, B batch, D input, H hidden.
 """
@@ -20,7 +21,7 @@ from jax import lax
 
 from hklm.nn.reverse_only import reverse_only
 
-WIDE = 32
+COLUMNS_FROM = (768, 32)  # H and B
 FORWARD_MODE = ("forward-mode differentiation of the fused LSTM; needed: lstm_impl=scan "
                 "(ModelConfig, or --lstm_impl=scan)")
 
@@ -68,7 +69,7 @@ def _core(z, w_hh, b, h, c, mask):
 
 def _forward(z, w_hh, b, h, c, mask):
   T, B, G = z.shape
-  turn, axis = _orientation(B)
+  turn, axis = _orientation(G // 4, B)
   w = w_hh if axis == 0 else w_hh.T  # [4H, H] or [H, 4H]
   half = _by_gate(G, z.dtype, 0.5, 1.0)
   b, half = (jnp.expand_dims(v, 1 - axis) for v in (b, half))
@@ -100,10 +101,9 @@ def _core_backward(kept, gradients):
   w_hh, mask, gates, hs, cs = kept  # hs [T + 1, B, H]; cs in the orientation of the loop
   dys, (dh, dc) = gradients
   T, B, H = dys.shape
-  turn, axis = _orientation(B)
+  turn, axis = _orientation(H, B)
   w = lax.optimization_barrier(w_hh.T) if axis == 0 else w_hh
   shape = (4 * H, B) if axis == 0 else (B, 4 * H)
-
   quarter = jnp.expand_dims(_by_gate(4 * H, dys.dtype, 0.25, 1.0), 1 - axis)
 
   def step(n, carry):
@@ -134,9 +134,10 @@ def _core_backward(kept, gradients):
 _core.defvjp(_core_forward, _core_backward)
 
 
-def _orientation(batch_size):
+def _orientation(hidden_size, batch_size):
   """How `[B, n]` is turned for the loop, and the axis along which the gates lie there."""
-  return (jnp.transpose, 0) if batch_size >= WIDE else (lambda x: x, 1)
+  columns = hidden_size >= COLUMNS_FROM[0] and batch_size >= COLUMNS_FROM[1]
+  return (jnp.transpose, 0) if columns else (lambda x: x, 1)
 
 
 def _loop(length, step, carry):

@@ -159,8 +159,9 @@ _MODEL = {
         lambda: cells.LSTM(H, learned_state=True).initial_state(B)),
     "nn.cells.LSTM.output": lambda: lstm("output", lstm_state()),
     "nn.cells.LSTM.parameters": lambda: inside(lambda: cells.LSTM(H, 2).parameters(E)),
-    "nn.cells.LSTM.sequence": lambda: lstm(
-        "sequence", jnp.ones([T, B, E]), lstm_state(), None, "fused"),
+    "nn.cells.LSTM.sequence": lambda: inside(
+        lambda xs, state: cells.LSTM(H).sequence(xs, state, None, "fused"), jnp.ones([T, B, E]),
+        lstm_state()),
     "nn.cells.LSTM.trace": lambda: lstm("trace", jnp.ones([B, E]), lstm_state()),
     "nn.cudnn.available": lambda: call(cudnn.available),
     "nn.cudnn.check": lambda: call(refused(cudnn.check), "float32"),
