@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from hklm.nn import cudnn, lstm
 from hklm.nn.embedding import Lookup
+from hklm.nn.product import times
 
 
 class LSTMState(NamedTuple):
@@ -92,7 +93,8 @@ class LSTM(hk.RNNCore):
             ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
     """One step, with the gates i, f, g, o after their non-linearities, each `[B, H]`."""
     w_ih, w_hh, b = self.parameters(x.shape[-1])
-    i, f, g, o = jnp.split(x @ w_ih.T + state.h @ w_hh.T + b, 4, axis=-1)  # [B, 4H]
+    z = times(x, w_ih) + times(state.h, w_hh) + b  # [B, 4H]
+    i, f, g, o = jnp.split(z, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     c = f * state.c + i * g
     h = o * jnp.tanh(c)

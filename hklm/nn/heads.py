@@ -3,6 +3,8 @@
 import haiku as hk
 import jax
 
+from hklm.nn.product import times
+
 
 class LinearHead(hk.Module):
   """`logits = W h + b`, with a table of its own or the embedding's (Press and Wolf 2017)."""
@@ -23,7 +25,7 @@ class LinearHead(hk.Module):
       `[..., V]`.
     """
     table, bias = self.parameters(h.shape[-1], table)
-    logits = h @ table.T
+    logits = times(h, table)
     return logits if bias is None else logits + bias
 
   def parameters(self, size: int, table: jax.Array | None = None

@@ -53,25 +53,44 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
   >>> ys.shape, bool((ys[-1] == h).all())
   ((3, 5, 1), True)
   """
-  T, B, D = xs.shape
-  H = h.shape[-1]
+  (_, B, D), H = xs.shape, h.shape[-1]
   chex.assert_shape([w_ih, w_hh, b, h, c], [(4 * H, D), (4 * H, H), (4 * H,), (B, H), (B, H)])
-  z = (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, -1)  # flat: one plain product, both ways
-  z, w_hh, b, h, c = (reverse_only(x, FORWARD_MODE) for x in (z, w_hh, b, h, c))
-  return _core(z, w_hh, b, h, c, mask)
+  inputs = (reverse_only(x, FORWARD_MODE) for x in (w_ih, w_hh, b, xs, h, c))
+  return _core(*inputs, mask)
 
 
 @jax.custom_vjp
-def _core(z, w_hh, b, h, c, mask):
-  result, _ = _forward(z, w_hh, b, h, c, mask)
-  return result
+def _core(w_ih, w_hh, b, xs, h, c, mask):
+  """Where no derivative is wanted, nothing is kept."""
+  T, B, D = xs.shape
+  half = _by_gate(len(b), xs.dtype, 0.5, 1.0)
+  narrow = h.shape[1] >= 2 * D  # then one product reads input and state, and less is stored
+  if narrow:
+    w = jnp.concatenate([w_ih, w_hh], axis=1).T  # [D + H, 4H]
+  else:
+    w, xs = w_hh.T, (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, -1)
+
+  def step(carry, x_and_live):
+    (h, c), (x, live) = carry, x_and_live
+    z = jnp.concatenate([x, h], axis=1) @ w if narrow else x + h @ w
+    a = jnp.tanh(half * (z + b))
+    i, f, g, o = _gates(a, 1)
+    new_c = f * c + i * g
+    new_h = o * jnp.tanh(new_c)
+    if live is not None:
+      new_h, new_c = (jnp.where(live[:, None], *pair) for pair in ((new_h, h), (new_c, c)))
+    return (new_h, new_c), new_h
+
+  (h, c), ys = lax.scan(step, (h, c), (xs, mask))
+  return ys, (h, c)
 
 
-def _forward(z, w_hh, b, h, c, mask):
-  T, B, G = z.shape
+def _core_forward(w_ih, w_hh, b, xs, h, c, mask):
+  T, B, D = xs.shape
+  G = len(b)
   turn, axis = _orientation(G // 4, B)
   w = w_hh if axis == 0 else w_hh.T  # [4H, H] or [H, 4H]
-  half = _by_gate(G, z.dtype, 0.5, 1.0)
+  half = _by_gate(G, xs.dtype, 0.5, 1.0)
   b, half = (jnp.expand_dims(v, 1 - axis) for v in (b, half))
 
   def step(t, carry):
@@ -84,21 +103,17 @@ def _forward(z, w_hh, b, h, c, mask):
     h, c = _where(mask, t, axis, new_h, h), _where(mask, t, axis, new_c, c)
     return h, c, _put(gates, a.reshape(-1), t), _put(hs, turn(h), t + 1), _put(cs, c, t + 1)
 
+  z = xs.reshape(T * B, D) @ w_ih.T  # flat: one plain product
   h, c = turn(h), turn(c)
   # Row 0 is the state before the first step. A buffer of zeros would be shared and then copied.
   hs = jnp.broadcast_to(turn(h), (T + 1, B, G // 4))
   cs = jnp.broadcast_to(c, (T + 1, *c.shape))
   h, c, gates, hs, cs = _loop(T, step, (h, c, z.reshape(T, B * G), hs, cs))
-  return (hs[1:], (turn(h), turn(c))), (gates, hs, cs)
-
-
-def _core_forward(z, w_hh, b, h, c, mask):
-  result, kept = _forward(z, w_hh, b, h, c, mask)
-  return result, (w_hh, mask, *kept)
+  return (hs[1:], (turn(h), turn(c))), (w_ih, w_hh, xs, mask, gates, hs, cs)
 
 
 def _core_backward(kept, gradients):
-  w_hh, mask, gates, hs, cs = kept  # hs [T + 1, B, H]; cs in the orientation of the loop
+  w_ih, w_hh, xs, mask, gates, hs, cs = kept  # hs [T + 1, B, H]; cs in the loop's orientation
   dys, (dh, dc) = gradients
   T, B, H = dys.shape
   turn, axis = _orientation(H, B)
@@ -127,8 +142,10 @@ def _core_backward(kept, gradients):
 
   dh, dc, _, dz = _loop(T, step, (turn(dh), turn(dc), gates[-1], gates))
   dz = dz.reshape(T * B, 4 * H)
-  dw_hh = lax.dot_general(dz, hs[:-1].reshape(T * B, H), (((0,), (0,)), ((), ())))
-  return dz.reshape(T, B, 4 * H), dw_hh, dz.sum(0), turn(dh), turn(dc), None
+  dw_ih, dw_hh = (lax.dot_general(dz, x.reshape(T * B, -1), (((0,), (0,)), ((), ())))
+                  for x in (xs, hs[:-1]))
+  dxs = (dz @ w_ih).reshape(xs.shape)
+  return dw_ih, dw_hh, dz.sum(0), dxs, turn(dh), turn(dc), None
 
 
 _core.defvjp(_core_forward, _core_backward)

@@ -226,7 +226,7 @@ class MethodTest(absltest.TestCase):
   def test_turns(self):
     log = []
     seconds = timing.alternate({name: lambda name=name: log.append(name) for name in "abc"}, 4)
-    self.assertEqual("".join(log), "abcabc" + "abc" + "bca" + "cab" + "abc")
+    self.assertEqual("".join(log), "abc" + "aabbcc" + "bbccaa" + "ccaabb" + "aabbcc")
     self.assertEqual({name: len(its) for name, its in seconds.items()}, dict.fromkeys("abc", 4))
 
   def test_seconds_are_of_the_work_alone(self):
