@@ -1,6 +1,6 @@
 """How fast hklm is beside Haiku's and Flax's idioms and PyTorch: the same work, in turns.
 
-`python -m experiments.benchmark` prints a table for each measure, in about 5 minutes on 2 cores.
+`python -m experiments.benchmark` prints a table for each measure, in about 8 minutes on 2 cores.
 Contenders that are not installed are left out. A ratio is another's time divided by hklm's in the
 same round: above 1, hklm is faster.
 
@@ -59,8 +59,8 @@ def main():
   left_out = [name for name in names if name not in field]
   computer = machine.description()
   print(f"{', '.join(f'{name} {value}' for name, value in computer.items())}\n"
-        f"Medians and quartiles of {FLAGS.alternations} rounds, in each of which everyone works "
-        f"once.\nLeft out, not installed: {', '.join(left_out) or 'nobody'}.")
+        f"Medians and quartiles of {FLAGS.alternations} rounds, in each of which everyone has a "
+        f"turn.\nLeft out, not installed: {', '.join(left_out) or 'nobody'}.")
   rows = []
   for measure in (["grow"] if FLAGS.grow else asked):
     its = _measured(measure, field, works)
