@@ -15,7 +15,7 @@ import numpy as np
 from hklm import config, ids, losses, metrics, model, run
 from hklm.data import base, bpe, characters, corpora, cuts, sources, streams, tokenizers, words
 from hklm.inference import evaluate, generate, lines, score
-from hklm.nn import cells, cudnn, heads, initializers, reverse_only, stack
+from hklm.nn import cells, cudnn, heads, initializers, product, reverse_only, stack
 from hklm.nn import lstm as lstm_
 from hklm.training import logs, loop, memory, optimizers, step
 from tests.purity.library_makers import (
@@ -185,6 +185,7 @@ _MODEL = {
     "nn.lstm.sequence": lambda: call(
         lstm_.sequence, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]), jnp.ones([4 * H]),
         jnp.ones([T, B, E]), *lstm_state(), window()[:T] > 0),
+    "nn.product.times": lambda: call(product.times, jnp.ones([1, E]), jnp.ones([H, E])),
     "nn.reverse_only.reverse_only": lambda: call(
         lambda x: jax.grad(lambda x: reverse_only.reverse_only(x, "no jvp here"))(x), 1.0),
     "nn.stack.initial_state": lambda: inside(started),
