@@ -11,9 +11,6 @@ from tests import oracle
 from tests.oracle import B, T, ready
 
 MODELS = {model.name: model for model in oracle.MODELS}
-# What is tested is which program is differentiated, not how well it is compiled.
-jit = functools.partial(jax.jit, compiler_options={
-    "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
 STEP = 1e-5  # of central differences: error about STEP**2 and 1e-16 / STEP
 
 
@@ -57,8 +54,8 @@ class FirstOrderTest(oracle.X64TestCase):
                               mask=ready(model).holes)
     stepped, _ = objective(scanned(model), key=jax.random.key(1) if model.drops else None,
                            mask=ready(model).holes)
-    value = jit(total)
-    derivatives = jit(lambda p, v: (jax.grad(total)(p), _directional(stepped, v, p)))
+    value = jax.jit(total)
+    derivatives = jax.jit(lambda p, v: (jax.grad(total)(p), _directional(stepped, v, p)))
     for seed in range(2):
       direction = oracle.random_like(params, seed=100 + seed)
       expected = central(value, params, direction)
@@ -76,8 +73,8 @@ class FirstOrderTest(oracle.X64TestCase):
     lm, params, _, inputs, targets, *_ = ready(model)
     module, leaf = ("own_0", "start") if model.cell else ("lstm_0", "c_0")
     total, _ = objective(model)
-    gradient = oracle.as_numpy(jit(jax.grad(total))(params)[module][leaf])
-    total = jit(total)
+    gradient = oracle.as_numpy(jax.jit(jax.grad(total))(params)[module][leaf])
+    total = jax.jit(total)
     for index in range(len(gradient)):
       direction = jax.tree.map(lambda p: np.zeros(p.shape), params)
       direction[module][leaf][index] = 1.0
@@ -87,7 +84,7 @@ class FirstOrderTest(oracle.X64TestCase):
 
     # made outside the differentiated function, the state is only an argument
     state = lm.initial_state(params, B)
-    stuck = jit(jax.grad(
+    stuck = jax.jit(jax.grad(
         lambda p: lm.loss(p, None, inputs, targets, state)[0].nats.sum()))(params)
     np.testing.assert_array_equal(stuck[module][leaf], 0.0)
 
@@ -117,10 +114,10 @@ class FirstOrderTest(oracle.X64TestCase):
     def whole(state):
       return lm.loss(params, None, inputs, targets, state)[0].nats.sum()
 
-    windows = oracle.as_numpy(jit(jax.grad(total))(state))
-    self.assert_close(windows, jit(jax.grad(whole))(state))
+    windows = oracle.as_numpy(jax.jit(jax.grad(total))(state))
+    self.assert_close(windows, jax.jit(jax.grad(whole))(state))
     direction = oracle.as_numpy(oracle.random_like(state, seed=3))
-    self.assert_close(dot(windows, direction), central(jit(whole), state, direction), 1e-7)
+    self.assert_close(dot(windows, direction), central(jax.jit(whole), state, direction), 1e-7)
 
   def test_gradient_of_a_batch_is_the_sum_of_its_rows(self):
     lm, params, _, inputs, targets, _, holes = ready(MODELS["one_hot_learned"])
@@ -129,10 +126,10 @@ class FirstOrderTest(oracle.X64TestCase):
       state = lm.initial_state(params, inputs.shape[1])
       return lm.loss(params, None, inputs, targets, state, mask)[0].nats.sum()
 
-    rows = oracle.as_numpy(jit(jax.vmap(jax.grad(total), in_axes=(None, 1, 1, 1)))(
+    rows = oracle.as_numpy(jax.jit(jax.vmap(jax.grad(total), in_axes=(None, 1, 1, 1)))(
         params, inputs[:, :, None], targets[:, :, None], holes[:, :, None]))
     self.assert_close(jax.tree.map(lambda leaf: leaf.sum(axis=0), rows),
-                      jit(jax.grad(total))(params, inputs, targets, holes))
+                      jax.jit(jax.grad(total))(params, inputs, targets, holes))
     for leaf in jax.tree.leaves(rows):
       np.testing.assert_array_equal(leaf[2], 0.0)  # the row that is all padding
 
@@ -140,8 +137,8 @@ class FirstOrderTest(oracle.X64TestCase):
   def test_remat_changes_nothing(self, name):
     model = MODELS[name]
     total, params = objective(model, key=jax.random.key(1) if model.drops else None)
-    self.assert_close(jit(jax.grad(jax.checkpoint(total)))(params),
-                      jit(jax.grad(total))(params))
+    self.assert_close(jax.jit(jax.grad(jax.checkpoint(total)))(params),
+                      jax.jit(jax.grad(total))(params))
     remat = jax.make_jaxpr(jax.grad(jax.checkpoint(total)))(params)
     self.assertGreater(oracle.count_equations(remat.jaxpr),  # it really computes more
                        oracle.count_equations(jax.make_jaxpr(jax.grad(total))(params).jaxpr))
@@ -155,9 +152,9 @@ class FirstOrderTest(oracle.X64TestCase):
       return lm.loss(changed, None, inputs, targets, state)[0].nats
 
     c_0 = params["lstm_0"]["c_0"]
-    forward = oracle.as_numpy(jit(jax.jacfwd(each))(c_0))  # [T, B, H]
-    self.assert_close(forward, jit(jax.jacrev(each))(c_0), 1e-11)
-    self.assert_close(forward[..., 0], central(jit(each), c_0, np.eye(len(c_0))[0]), 1e-7)
+    forward = oracle.as_numpy(jax.jit(jax.jacfwd(each))(c_0))  # [T, B, H]
+    self.assert_close(forward, jax.jit(jax.jacrev(each))(c_0), 1e-11)
+    self.assert_close(forward[..., 0], central(jax.jit(each), c_0, np.eye(len(c_0))[0]), 1e-7)
 
 
 class SecondOrderTest(oracle.X64TestCase):
@@ -168,7 +165,7 @@ class SecondOrderTest(oracle.X64TestCase):
     total, params = objective(model, mask=ready(model).prefix)
     stepped, _ = objective(scanned(model), mask=ready(model).prefix)
     direction = oracle.random_like(params, seed=100)
-    gradient = jit(jax.grad(total))
+    gradient = jax.jit(jax.grad(total))
     expected = central(gradient, params, direction)
     self.assertGreater(float(dot(expected, expected)), 1e-2)
 
@@ -185,7 +182,7 @@ class SecondOrderTest(oracle.X64TestCase):
       inner = functools.partial(_directional, stepped, direction)
       return jax.jvp(inner, (params,), (direction,))[1]
 
-    product, *others, second = oracle.as_numpy(jit(lambda params: (
+    product, *others, second = oracle.as_numpy(jax.jit(lambda params: (
         forward_over_reverse(params), reverse_over_forward(params), reverse_over_reverse(params),
         forward_over_forward(params)))(params))
     self.assert_close(product, expected, 1e-6)

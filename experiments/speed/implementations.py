@@ -13,12 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import hklm
 from experiments import cli
-from experiments.speed import contenders, jax_work, workloads
-from experiments.speed.workloads import CLIP, RATE, Workload
+from experiments.speed import contenders, jax_work, with_hklm, workloads
+from experiments.speed.workloads import Workload
 from hklm.nn import cells, cudnn, lstm
-from hklm.training import optimizers, step
 
 
 class Hklm(NamedTuple):
@@ -28,24 +26,11 @@ class Hklm(NamedTuple):
 
   def update(self, work: Workload, params, window) -> jax_work.Update:
     """The benchmark's training step."""
-    lm = model(self.lstm_impl, work)
-    config = hklm.TrainConfig(optimizer="sgd", learning_rate=RATE, clip=CLIP, schedule="constant")
-    optimizer = optimizers.optimizer(config, steps=1, steps_per_epoch=1)
-    state = step.init(lm, optimizer, work.batch_size, seed=0)
-    state = state._replace(params=jax.tree.map(jnp.array, params))
-    inputs = jnp.asarray(window), jnp.zeros([work.batch_size], bool)
-    return jax_work.Update(step.make_update(lm, optimizer), state, inputs,
-                           lambda told: float(told.nats) / float(told.tokens))
+    return with_hklm.update(work, params, window, self.lstm_impl)
 
   def lstm(self, work: Workload, params, xs, direction) -> dict[str, Callable]:
     """The benchmark's passes through a layer."""
-    sequence = sequence_of(self.lstm_impl)
-    zeros = jnp.zeros([work.batch_size, work.hidden_size])
-
-    def outputs(layer, xs):
-      return sequence(layer["w_ih"], layer["w_hh"], layer["b"], xs, zeros, zeros)[0]
-
-    return jax_work.passes(outputs, jax.tree.map(jnp.array, params["lstm_0"]), xs, direction)
+    return with_hklm.lstm(work, params, xs, direction, sequence_of(self.lstm_impl))
 
 
 class Torch(NamedTuple):
@@ -90,13 +75,6 @@ def precision(name: str):
     torch.backends.cudnn.allow_tf32 = name != "float32"
   with jax.default_matmul_precision(name):
     yield
-
-
-def model(lstm_impl: str, work: Workload) -> hklm.LanguageModel:
-  """The model of a training step."""
-  return hklm.language_model(hklm.ModelConfig(
-      vocab_size=work.vocab_size, embedding_size=work.embedding_size,
-      hidden_size=work.hidden_size, num_layers=work.num_layers, lstm_impl=lstm_impl))
 
 
 def sequence_of(lstm_impl: str) -> Callable:
@@ -166,7 +144,8 @@ def layer_results(sequence: Callable, work: Workload) -> dict:
 
 def model_results(lstm_impl: str, work: Workload) -> dict:
   """The nats of a window, and their gradient in all parameters."""
-  lm, params, window = model(lstm_impl, work), workloads.weights(work), workloads.window(work)
+  lm = with_hklm.model(work, lstm_impl)
+  params, window = workloads.weights(work), workloads.window(work)
   start = lm.initial_state(params, work.batch_size)
 
   def objective(params):

@@ -10,9 +10,9 @@ from hklm.nn.lstm import sequence
 from hklm.training import optimizers, step
 
 
-def update(work: Workload, params, window) -> jax_work.Update:
+def update(work: Workload, params, window, lstm_impl: str = "auto") -> jax_work.Update:
   """A training step: embed to SGD, the state carried."""
-  lm = _model(work)
+  lm = model(work, lstm_impl)
   config = hklm.TrainConfig(optimizer="sgd", learning_rate=RATE, clip=CLIP, schedule="constant")
   optimizer = optimizers.optimizer(config, steps=1, steps_per_epoch=1)
   state = step.init(lm, optimizer, work.batch_size, seed=0)._replace(params=_on_device(params))
@@ -28,7 +28,7 @@ def train(work: Workload, params, window):
 
 def evaluate(work: Workload, params, ids):
   """A function that returns the mean nats of a token of `ids`, read in B streams."""
-  lm, params = _model(work), _on_device(params)
+  lm, params = model(work), _on_device(params)
 
   def run():
     metrics = hklm.evaluate(lm, params, ids, window=work.steps, streams=work.batch_size)
@@ -37,8 +37,8 @@ def evaluate(work: Workload, params, ids):
   return run
 
 
-def lstm(work: Workload, params, xs, direction):
-  """A layer's passes by name; see `jax_work.passes`."""
+def lstm(work: Workload, params, xs, direction, sequence=sequence):
+  """A layer's passes by name; see `jax_work.passes`. Another `sequence` is called as hklm's is."""
   zeros = jnp.zeros([work.batch_size, work.hidden_size])
 
   def outputs(layer, xs):
@@ -49,20 +49,22 @@ def lstm(work: Workload, params, xs, direction):
 
 def generate(work: Workload, params):
   """A function that returns T sampled tokens, int `[T, B]`."""
-  lm, params, key = _model(work), _on_device(params), jax.random.key(0)
+  lm, params, key = model(work), _on_device(params), jax.random.key(0)
   return lambda: hklm.generate(lm, params, key, work.steps, batch_size=work.batch_size)
 
 
 def score(work: Workload, params, lines, unused_groups):
   """A function that returns the nats of each line's tokens; it makes its groups itself."""
-  lm, params = _model(work), _on_device(params)
+  lm, params = model(work), _on_device(params)
   return lambda: hklm.score_lines(lm, params, lines)
 
 
-def _model(work: Workload) -> hklm.LanguageModel:
+def model(work: Workload, lstm_impl: str = "auto") -> hklm.LanguageModel:
+  """The model of a workload."""
   return hklm.language_model(hklm.ModelConfig(
       vocab_size=work.vocab_size, embedding_size=work.embedding_size,
-      hidden_size=work.hidden_size, num_layers=work.num_layers, tie_embeddings=work.tied))
+      hidden_size=work.hidden_size, num_layers=work.num_layers, tie_embeddings=work.tied,
+      lstm_impl=lstm_impl))
 
 
 def _on_device(params):

@@ -114,7 +114,7 @@ def _groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int]
 
 
 def _lengths() -> tuple[int, ...]:
-  """To what lengths lines are padded: by a quarter at most, but for eighths of a short one."""
+  """To what lengths the longest line of a group is padded: in steps of 8, later of a quarter."""
   lengths = [8]
   while lengths[-1] < WINDOW:
     lengths.append(min(WINDOW, max(lengths[-1] + 8, lengths[-1] * 5 // 4 // 8 * 8)))

@@ -14,7 +14,7 @@ import numpy as np
 from absl.testing import absltest, flagsaver, parameterized
 
 from experiments import benchmark, cli, gpu
-from experiments.speed import contenders, implementations, workloads
+from experiments.speed import contenders, implementations, with_hklm, workloads
 from experiments.speed.implementations import Hklm, Torch
 from experiments.speed.measures import Row
 from experiments.speed.workloads import Workload
@@ -203,7 +203,7 @@ class ImplementationsTest(parameterized.TestCase):
     params, window = workloads.weights(TINY), workloads.window(TINY)
     update = Hklm("fused").update(TINY, params, window)
     _, told = update.function(update.state, *update.inputs)
-    exact = oracle.NumpyModel(implementations.model("scan", TINY).config, params)
+    exact = oracle.NumpyModel(with_hklm.model(TINY, "scan").config, params)
     nats = [exact.loss(row[:-1], row[1:], exact.initial_state()) for row in window.T]
     np.testing.assert_allclose(update.nats(told), np.mean(nats), rtol=1e-5)
 

@@ -13,9 +13,6 @@ from tests import oracle
 
 T, B, D, H = 5, 3, 2, 4
 ORIENTATIONS = {"rows": (H + 1, 1), "columns": (1, 1)}  # how vectors stand in the loops
-# What is tested is which program is differentiated, not how well it is compiled.
-jit = functools.partial(jax.jit, compiler_options={
-    "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True})
 
 
 def scan(w_ih, w_hh, b, xs, h, c, mask=None):
@@ -54,7 +51,7 @@ def objective(sequence, mask=None):
 
 
 def gradients(sequence, arguments, mask=None):
-  return jit(jax.value_and_grad(objective(sequence, mask), argnums=range(6)))(*arguments)
+  return jax.jit(jax.value_and_grad(objective(sequence, mask), argnums=range(6)))(*arguments)
 
 
 class SequenceTest(oracle.X64TestCase):
@@ -67,7 +64,7 @@ class SequenceTest(oracle.X64TestCase):
     self.turn(orientation)
     mask = holes() if masked else None
     inputs = arguments()
-    found = jit(lambda *inputs: lstm.sequence(*inputs, mask))(*inputs)
+    found = jax.jit(lambda *inputs: lstm.sequence(*inputs, mask))(*inputs)
     self.assert_close(found, scan(*inputs, mask), 1e-13)
     self.assert_close(gradients(lstm.sequence, inputs, mask), gradients(scan, inputs, mask), 1e-10)
 
@@ -103,7 +100,7 @@ class SequenceTest(oracle.X64TestCase):
     def dropped(sequence, w_hh):
       return objective(sequence)(w_ih, jnp.where(kept, w_hh / 0.5, 0.0), *rest)
 
-    found, expected = (jit(jax.grad(functools.partial(dropped, sequence)))(w_hh)
+    found, expected = (jax.jit(jax.grad(functools.partial(dropped, sequence)))(w_hh)
                        for sequence in (lstm.sequence, scan))
     self.assert_close(found, expected, 1e-10)
     np.testing.assert_array_equal(found[~kept], 0.0)
@@ -119,11 +116,11 @@ class SequenceTest(oracle.X64TestCase):
       def slope(*inputs):
         gradient = jax.grad(objective(sequence), argnums=range(6))(*inputs)
         return sum((g * m).sum() for g, m in zip(gradient, moves, strict=True))
-      return jit(jax.grad(slope, argnums=range(6)))(*inputs)
+      return jax.jit(jax.grad(slope, argnums=range(6)))(*inputs)
 
     def forward_over_reverse(sequence):
       gradient = jax.grad(objective(sequence), argnums=range(6))
-      return jit(lambda *inputs: jax.jvp(gradient, inputs, moves)[1])(*inputs)
+      return jax.jit(lambda *inputs: jax.jvp(gradient, inputs, moves)[1])(*inputs)
 
     expected = curvature(scan)
     self.assert_close(curvature(lstm.sequence), expected, 1e-10)
@@ -132,8 +129,8 @@ class SequenceTest(oracle.X64TestCase):
   def test_gradient_is_the_finite_difference(self):
     inputs, mask, step = arguments(), holes(), 1e-5
     total = objective(lstm.sequence, mask)
-    gradient = jit(jax.grad(total, argnums=range(6)))(*inputs)
-    total = jit(total)
+    gradient = jax.jit(jax.grad(total, argnums=range(6)))(*inputs)
+    total = jax.jit(total)
     for n, slope in enumerate(gradient):
       direction = np.random.RandomState(n).normal(size=slope.shape)
       up, down = ([*inputs[:n], inputs[n] + amount * direction, *inputs[n + 1:]]
@@ -153,8 +150,8 @@ class SequenceTest(oracle.X64TestCase):
     inputs = arguments()
     several = jax.tree.map(lambda x: jnp.stack([x, 2 * x, -x]), inputs)
     total = objective(lstm.sequence)
-    around = jit(jax.vmap(jax.grad(total, argnums=range(6))))(*several)
-    inside = jit(jax.grad(lambda *inputs: jax.vmap(total)(*inputs).sum(), argnums=range(6)))(
+    around = jax.jit(jax.vmap(jax.grad(total, argnums=range(6))))(*several)
+    inside = jax.jit(jax.grad(lambda *inputs: jax.vmap(total)(*inputs).sum(), argnums=range(6)))(
         *several)
     expected = [gradients(scan, [x[n] for x in several])[1] for n in range(3)]
     expected = jax.tree.map(lambda *leaves: jnp.stack(leaves), *expected)
@@ -168,7 +165,7 @@ class SequenceTest(oracle.X64TestCase):
     self.assert_close(jax.grad(total, argnums=range(6))(*inputs), expected, 1e-10)
     with jax.disable_jit():
       self.assert_close(jax.grad(total, argnums=range(6))(*inputs), expected, 1e-10)
-    remat = jit(jax.grad(jax.checkpoint(total), argnums=range(6)))(*inputs)
+    remat = jax.jit(jax.grad(jax.checkpoint(total), argnums=range(6)))(*inputs)
     self.assert_close(remat, expected, 1e-10)
 
   def test_forward_mode_names_the_switch(self):
@@ -176,7 +173,7 @@ class SequenceTest(oracle.X64TestCase):
     total = objective(lstm.sequence)
     calls = {
         "jvp": lambda: jax.jvp(total, inputs, inputs),
-        "jit": lambda: jit(lambda *inputs: jax.jvp(total, inputs, inputs))(*inputs),
+        "jit": lambda: jax.jit(lambda *inputs: jax.jvp(total, inputs, inputs))(*inputs),
         "jacfwd": lambda: jax.jacfwd(total)(*inputs),
         "linearize": lambda: jax.linearize(total, *inputs)[1](*inputs),
         "reverse over forward": lambda: jax.grad(

@@ -10,9 +10,11 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
+from hklm.data import streams
 from hklm.errors import InputError
 from hklm.metrics import Metrics
 from hklm.training import loop, optimizers, step
+from tests.inference import compilations
 
 B = 2
 WINDOWS = [np.full([3, B], n, np.int32) for n in range(4)]
@@ -47,6 +49,25 @@ class Recorder:
   def _validate(self, step_, params):
     self.validated.append((step_, int(params)))
     return Metrics(nats=next(self._losses), tokens=1)
+
+
+class CompilationTest(absltest.TestCase):
+
+  def test_a_short_last_window_is_a_second_program_and_the_next_epoch_compiles_none(self):
+    config = hklm.TrainConfig(hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=2),
+                              batch_size=B, bptt=4)
+    windows = streams.Streams(np.arange(30) % 5, B, 4)
+    self.assertEqual([len(window) - 1 for window in windows], [4, 4, 4, 2])
+    lm = hklm.language_model(config.model)
+    optimizer = optimizers.optimizer(config, 8, 4)
+    update, state = step.make_update(lm, optimizer), step.init(lm, optimizer, B, seed=0)
+    hooks = Recorder(validates=False).hooks._replace(save_last=lambda params: None)
+    state = loop.run(update, state, windows, 4, hooks)
+    self.assertEqual(update._cache_size(), 2)
+    with compilations.counted() as names:
+      loop.run(update, state, windows, 4, hooks)
+    self.assertEqual(update._cache_size(), 2)
+    self.assertEmpty(names)
 
 
 class CadenceTest(parameterized.TestCase):
