@@ -194,7 +194,7 @@ class WorkTest(absltest.TestCase):
   def test_weights_are_those_of_hklm(self):
     for work in (WORK, TIED):
       params = workloads.weights(work)
-      lm = with_hklm._model(work)
+      lm = with_hklm.model(work)
       chex.assert_trees_all_equal_shapes_and_dtypes(params, lm.init(jax.random.key(0)))
       self.assertEqual(work.parameters(), sum(p.size for p in jax.tree.leaves(params)))
       largest = max(float(abs(p).max()) for p in jax.tree.leaves(params))
