@@ -68,6 +68,9 @@ _OUTWARD = frozenset({"read", "write", "process", "network"})  # through NumPy t
 _TOOLS = frozenset({"importlib", "zipimport", "linecache", "tokenize", "inspect", "traceback",
                     "logging", "warnings", "threading", "contextlib"})
 
+# Where jax keeps compiled programs on disk, if it was told to, through packages that are not its own.
+_COMPILED_STORE = "jax._src.compilation_cache"
+
 
 class Event(NamedTuple):
   """A call that was noticed.
@@ -245,7 +248,7 @@ def blamed(frame: types.FrameType, territory: Territory, kind: str = "") -> str 
     package = top(name)
     if is_engine(frame.f_globals):  # what is called from here directly is what is checked
       return "" if name in _CALLERS else None
-    if package == "_pytest":
+    if package == "_pytest" or name == _COMPILED_STORE:
       return None
     if territory.owns_globals(frame.f_globals):
       return f"{frame.f_code.co_filename}:{frame.f_lineno}"

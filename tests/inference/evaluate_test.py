@@ -51,20 +51,14 @@ class FiguresTest(parameterized.TestCase):
     np.testing.assert_allclose(metrics.nats, expected.sum(), rtol=tolerance)
     np.testing.assert_allclose(metrics.perplexity, np.exp(expected.mean()), rtol=10 * tolerance)
 
-  def test_sum_is_that_of_numpy_in_float64(self):
+  @parameterized.parameters(1, 7, 35, N - 1, N, 10**9)
+  def test_window_changes_nothing(self, window):
+    # In float64: XLA adds up a product of another shape in another order, and in float32 that
+    # moves a sum by its last digit.
     with jax.enable_x64(True):
       lm, params, ids = model(3.0, "float64")
-      for window in (1, 7, N):
-        np.testing.assert_allclose(hklm.evaluate(lm, params, ids, window).nats,
-                                   numpy_nats(lm, params, ids).sum(), rtol=1e-13)
-
-  @parameterized.parameters(0.7, 3.0)
-  def test_window_changes_nothing(self, scale):
-    lm, params, ids = model(scale)
-    whole = hklm.evaluate(lm, params, ids, window=N - 1)
-    for window in (1, 7, 35, N, 10**9):
       metrics = hklm.evaluate(lm, params, ids, window=window)
-      np.testing.assert_allclose(metrics.nats, whole.nats, rtol=1e-7)
+      np.testing.assert_allclose(metrics.nats, numpy_nats(lm, params, ids).sum(), rtol=1e-13)
       self.assertEqual((metrics.tokens, metrics.streams), (N - 1, 1))
       self.assertEqual(metrics.window, min(window, N - 1))
 
