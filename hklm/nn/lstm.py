@@ -4,15 +4,15 @@ Differentiating a scan of the cell adds a product of rank B to a `[4H, H]` accum
 step. Here the backward loop carries `dh, dc` alone and leaves the gates' gradients behind, from
 which one large product makes the weights' gradient. What makes it fast on a CPU:
 
-- one buffer `[T, 4HB]` is first the input's share, then the gates, then their gradients, each step
-  written over what it has read: memory that was never touched before costs as much as arithmetic;
+- one buffer is first the input's share, then the gates, then their gradients, each step written
+  over what it has read: memory that was never touched before costs as much as arithmetic;
 - one `tanh` serves all four gates, since `sigmoid(z) = tanh(z / 2) / 2 + 1 / 2`;
-- for large matrices and batches vectors stand as columns, `[H, B]`: there XLA's products `W h` run
-  up to half as fast again as `h W`, which must rearrange all of W at every step; for smaller ones
-  it is the other way round.
+- how the arrays lie depends on their sizes, see `_Layout`.
 
-Dimension letters: T time, B batch, D input, H hidden.
+Dimension letters: T time, B batch, D input, H hidden, G = 4H.
 """
+
+from typing import NamedTuple
 
 import chex
 import jax
@@ -21,7 +21,8 @@ from jax import lax
 
 from hklm.nn.reverse_only import reverse_only
 
-COLUMNS_FROM = (768, 32)  # H and B
+LINE = 16  # float32 numbers in a cache line
+COLUMNS_FROM = (768, 32)  # H and B, where B is no multiple of LINE
 FORWARD_MODE = ("forward-mode differentiation of the fused LSTM; needed: lstm_impl=scan "
                 "(ModelConfig, or --lstm_impl=scan)")
 
@@ -88,7 +89,8 @@ def _core(w_ih, w_hh, b, xs, h, c, mask):
 def _core_forward(w_ih, w_hh, b, xs, h, c, mask):
   T, B, D = xs.shape
   G = len(b)
-  turn, axis = _orientation(G // 4, B)
+  lies = _layout(G // 4, B)
+  turn, axis = lies.turn, lies.axis
   w = w_hh if axis == 0 else w_hh.T  # [4H, H] or [H, 4H]
   half = _by_gate(G, xs.dtype, 0.5, 1.0)
   b, half = (jnp.expand_dims(v, 1 - axis) for v in (b, half))
@@ -96,19 +98,20 @@ def _core_forward(w_ih, w_hh, b, xs, h, c, mask):
   def step(t, carry):
     h, c, gates, hs, cs = carry
     wh = w @ h if axis == 0 else h @ w
-    a = jnp.tanh(half * (turn(_get(gates, t).reshape(B, G)) + wh + b))
+    a = jnp.tanh(half * (lies.inside(lies.read(gates, t), B) + wh + b))
     i, f, g, o = _gates(a, axis)
     new_c = f * c + i * g
     new_h = o * jnp.tanh(new_c)
     h, c = _where(mask, t, axis, new_h, h), _where(mask, t, axis, new_c, c)
-    return h, c, _put(gates, a.reshape(-1), t), _put(hs, turn(h), t + 1), _put(cs, c, t + 1)
+    return h, c, lies.write(gates, a, t), _put(hs, turn(h), t + 1), _put(cs, c, t + 1)
 
-  z = xs.reshape(T * B, D) @ w_ih.T  # flat: one plain product
+  xs_flat = xs.reshape(T * B, D)  # one plain product
+  z = (w_ih @ xs_flat.T).reshape(G, T, B) if lies.planes else (xs_flat @ w_ih.T).reshape(T, B * G)
   h, c = turn(h), turn(c)
   # Row 0 is the state before the first step. A buffer of zeros would be shared and then copied.
   hs = jnp.broadcast_to(turn(h), (T + 1, B, G // 4))
   cs = jnp.broadcast_to(c, (T + 1, *c.shape))
-  h, c, gates, hs, cs = _loop(T, step, (h, c, z.reshape(T, B * G), hs, cs))
+  h, c, gates, hs, cs = _loop(T, step, (h, c, z, hs, cs))
   return (hs[1:], (turn(h), turn(c))), (w_ih, w_hh, xs, mask, gates, hs, cs)
 
 
@@ -116,7 +119,8 @@ def _core_backward(kept, gradients):
   w_ih, w_hh, xs, mask, gates, hs, cs = kept  # hs [T + 1, B, H]; cs in the loop's orientation
   dys, (dh, dc) = gradients
   T, B, H = dys.shape
-  turn, axis = _orientation(H, B)
+  lies = _layout(H, B)
+  turn, axis = lies.turn, lies.axis
   w = lax.optimization_barrier(w_hh.T) if axis == 0 else w_hh
   shape = (4 * H, B) if axis == 0 else (B, 4 * H)
   quarter = jnp.expand_dims(_by_gate(4 * H, dys.dtype, 0.25, 1.0), 1 - axis)
@@ -137,24 +141,65 @@ def _core_backward(kept, gradients):
     dz = lax.optimization_barrier(dz * (quarter * (1 - a * a)))
     dh = w @ dz if axis == 0 else dz @ w
     # What is read is read after what is written: the other order would copy the whole buffer.
-    gates = _put(gates, turn(dz).reshape(-1), t)
-    return dh + skipped_h, dc * f + skipped_c, _get(gates, t - jnp.minimum(t, 1)), gates
+    gates = lies.write(gates, lies.outside(dz), t)
+    return dh + skipped_h, dc * f + skipped_c, lies.read(gates, t - jnp.minimum(t, 1)), gates
 
-  dh, dc, _, dz = _loop(T, step, (turn(dh), turn(dc), gates[-1], gates))
-  dz = dz.reshape(T * B, 4 * H)
-  dw_ih, dw_hh = (lax.dot_general(dz, x.reshape(T * B, -1), (((0,), (0,)), ((), ())))
-                  for x in (xs, hs[:-1]))
-  dxs = (dz @ w_ih).reshape(xs.shape)
-  return dw_ih, dw_hh, dz.sum(0), dxs, turn(dh), turn(dc), None
+  last = lies.read(gates, jnp.uint32(T - 1))
+  dh, dc, _, dz = _loop(T, step, (turn(dh), turn(dc), last, gates))
+  dz = dz.reshape(4 * H, T * B) if lies.planes else dz.reshape(T * B, 4 * H).T
+  dw_ih, dw_hh = (dz @ x.reshape(T * B, -1) for x in (xs, hs[:-1]))
+  dxs = (w_ih.T @ dz).T if lies.planes else dz.T @ w_ih
+  return dw_ih, dw_hh, dz.sum(1), dxs.reshape(xs.shape), turn(dh), turn(dc), None
 
 
 _core.defvjp(_core_forward, _core_backward)
 
 
-def _orientation(hidden_size, batch_size):
-  """How `[B, n]` is turned for the loop, and the axis along which the gates lie there."""
-  columns = hidden_size >= COLUMNS_FROM[0] and batch_size >= COLUMNS_FROM[1]
-  return (jnp.transpose, 0) if columns else (lambda x: x, 1)
+class _Layout(NamedTuple):
+  """How arrays lie.
+
+  Vectors stand as columns where XLA's product `W h` is faster than `h W`, which must rearrange all
+  of W at every step: where B fills cache lines or matrices are large.
+
+  The gates of a step are a plane of `[G, T, B]` where B fills cache lines: then the products
+  outside the loop read the buffer as it is. Else a plane would be written in pieces of lines, and
+  they are a row of `[T, BG]`; before and after the loop it has B first, as those products want it.
+
+  Attributes:
+    columns: vectors of a step are `[H, B]`, else `[B, H]`.
+    planes: the gates of all steps are `[G, T, B]`, else `[T, BG]`.
+  """
+
+  columns: bool
+  planes: bool
+
+  @property
+  def axis(self):
+    """Along which a step's gates lie."""
+    return 0 if self.columns else 1
+
+  def turn(self, x):
+    """From `[B, n]`, or back."""
+    return x.T if self.columns else x
+
+  def read(self, gates, t):
+    return _get(gates, t, int(self.planes))
+
+  def write(self, gates, x, t):
+    return _put(gates, x if self.planes else x.reshape(-1), t, int(self.planes))
+
+  def inside(self, x, batch_size):
+    """From what lies in the buffer before and after the loop to what a step uses."""
+    return x if self.planes else self.turn(x.reshape(batch_size, -1))
+
+  def outside(self, x):
+    return x if self.planes else self.turn(x)
+
+
+def _layout(hidden_size, batch_size):
+  planes = batch_size % LINE == 0
+  columns = planes or (hidden_size >= COLUMNS_FROM[0] and batch_size >= COLUMNS_FROM[1])
+  return _Layout(columns, planes)
 
 
 def _loop(length, step, carry):
@@ -169,12 +214,12 @@ def _loop(length, step, carry):
   return carry
 
 
-def _get(buffer, t):
-  return lax.dynamic_index_in_dim(buffer, t, keepdims=False)
+def _get(buffer, t, axis=0):
+  return lax.dynamic_index_in_dim(buffer, t, axis, keepdims=False)
 
 
-def _put(buffer, x, t):
-  return lax.dynamic_update_index_in_dim(buffer, x, t, 0)
+def _put(buffer, x, t, axis=0):
+  return lax.dynamic_update_index_in_dim(buffer, x, t, axis)
 
 
 def _by_gate(size, dtype, sigmoid, tanh):

@@ -68,7 +68,7 @@ _OUTWARD = frozenset({"read", "write", "process", "network"})  # through NumPy t
 _TOOLS = frozenset({"importlib", "zipimport", "linecache", "tokenize", "inspect", "traceback",
                     "logging", "warnings", "threading", "contextlib"})
 
-# Where jax keeps compiled programs on disk, if it was told to, through packages that are not its own.
+# Where jax keeps compiled programs on disk, if told to, through packages that are not its own.
 _COMPILED_STORE = "jax._src.compilation_cache"
 
 

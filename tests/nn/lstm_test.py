@@ -1,4 +1,4 @@
-"""The whole-sequence LSTM against the scan of the cell's equation, in both of its orientations."""
+"""The whole-sequence LSTM against the scan of the cell's equation, however its arrays lie."""
 
 import functools
 from unittest import mock
@@ -12,7 +12,11 @@ from hklm.nn import lstm
 from tests import oracle
 
 T, B, D, H = 5, 3, 2, 4
-ORIENTATIONS = {"rows": (H + 1, 1), "columns": (1, 1)}  # how vectors stand in the loops
+LAYOUTS = {
+    "rows": lstm._Layout(columns=False, planes=False),
+    "columns": lstm._Layout(columns=True, planes=False),
+    "planes": lstm._Layout(columns=True, planes=True),
+}
 
 
 def scan(w_ih, w_hh, b, xs, h, c, mask=None):
@@ -56,21 +60,21 @@ def gradients(sequence, arguments, mask=None):
 
 class SequenceTest(oracle.X64TestCase):
 
-  def turn(self, orientation):
-    self.enter_context(mock.patch.object(lstm, "COLUMNS_FROM", ORIENTATIONS[orientation]))
+  def lay(self, layout):
+    self.enter_context(mock.patch.object(lstm, "_layout", lambda *_: LAYOUTS[layout]))
 
-  @parameterized.product(orientation=tuple(ORIENTATIONS), masked=(False, True))
-  def test_values_and_gradients_are_those_of_the_scan(self, orientation, masked):
-    self.turn(orientation)
+  @parameterized.product(layout=tuple(LAYOUTS), masked=(False, True))
+  def test_values_and_gradients_are_those_of_the_scan(self, layout, masked):
+    self.lay(layout)
     mask = holes() if masked else None
     inputs = arguments()
     found = jax.jit(lambda *inputs: lstm.sequence(*inputs, mask))(*inputs)
     self.assert_close(found, scan(*inputs, mask), 1e-13)
     self.assert_close(gradients(lstm.sequence, inputs, mask), gradients(scan, inputs, mask), 1e-10)
 
-  @parameterized.product(orientation=tuple(ORIENTATIONS), masked=(False, True))
-  def test_in_float32(self, orientation, masked):
-    self.turn(orientation)
+  @parameterized.product(layout=tuple(LAYOUTS), masked=(False, True))
+  def test_in_float32(self, layout, masked):
+    self.lay(layout)
     mask = holes() if masked else None
     with jax.enable_x64(False):
       found = gradients(lstm.sequence, arguments(np.float32), mask)
@@ -78,9 +82,9 @@ class SequenceTest(oracle.X64TestCase):
     self.assertEqual({leaf.dtype for leaf in jax.tree.leaves(found)}, {jnp.dtype("float32")})
     self.assert_close(found, expected, 1e-5)
 
-  @parameterized.parameters(*ORIENTATIONS)
-  def test_bfloat16(self, orientation):
-    self.turn(orientation)
+  @parameterized.parameters(*LAYOUTS)
+  def test_bfloat16(self, layout):
+    self.lay(layout)
     (value, found), (_, expected) = (
         gradients(lstm.sequence, arguments(jnp.bfloat16, scale=0.3)),
         gradients(scan, arguments(scale=0.3)))
@@ -90,10 +94,10 @@ class SequenceTest(oracle.X64TestCase):
       error = np.abs(np.asarray(one, np.float64) - other).max()
       self.assertLess(error, 0.1 * np.abs(other).max())
 
-  @parameterized.parameters(*ORIENTATIONS)
-  def test_a_masked_recurrent_matrix(self, orientation):
+  @parameterized.parameters(*LAYOUTS)
+  def test_a_masked_recurrent_matrix(self, layout):
     """Weight drop: the matrix is an argument, and what was dropped gets no gradient."""
-    self.turn(orientation)
+    self.lay(layout)
     w_ih, w_hh, *rest = arguments()
     kept = np.random.RandomState(3).uniform(size=w_hh.shape) < 0.5
 
@@ -106,9 +110,9 @@ class SequenceTest(oracle.X64TestCase):
     np.testing.assert_array_equal(found[~kept], 0.0)
     self.assertGreater(np.abs(found[kept]).min(), 0.0)
 
-  @parameterized.parameters(*ORIENTATIONS)
-  def test_second_derivatives(self, orientation):
-    self.turn(orientation)
+  @parameterized.parameters(*LAYOUTS)
+  def test_second_derivatives(self, layout):
+    self.lay(layout)
     inputs = arguments(length=2)
     moves = jax.tree.map(jnp.cos, inputs)
 
@@ -138,13 +142,11 @@ class SequenceTest(oracle.X64TestCase):
       expected = (total(*up) - total(*down)) / (2 * step)
       self.assert_close((slope * direction).sum(), expected, 1e-7)
 
-  def test_large_matrices_and_batches_stand_as_columns(self):
-    def shapes(hidden_size, batch_size):
-      turn, _ = lstm._orientation(hidden_size, batch_size)
-      return turn(np.zeros([batch_size, hidden_size])).shape
-
-    self.assertEqual([shapes(768, 32), shapes(767, 32), shapes(768, 31)],
-                     [(768, 32), (32, 767), (31, 768)])
+  @parameterized.parameters(
+      ("planes", 200, 32), ("planes", 1150, 48), ("rows", 200, 20), ("rows", 767, 40),
+      ("columns", 768, 40), ("rows", 768, 31))
+  def test_full_cache_lines_are_planes_and_large_matrices_meet_columns(self, layout, *sizes):
+    self.assertEqual(lstm._layout(*sizes), LAYOUTS[layout])
 
   def test_vmap_in_and_around_the_gradient(self):
     inputs = arguments()
@@ -183,14 +185,14 @@ class SequenceTest(oracle.X64TestCase):
       with self.subTest(name), self.assertRaisesRegex(TypeError, "lstm_impl=scan"):
         call()
 
-  @parameterized.parameters(*ORIENTATIONS)
-  def test_no_buffer_is_copied_within_the_loops(self, orientation):
+  @parameterized.parameters(*LAYOUTS)
+  def test_no_buffer_is_copied_within_the_loops(self, layout):
     """What the speed rests on: a copy of a buffer a step would make it quadratic in T."""
-    self.turn(orientation)
+    self.lay(layout)
     inputs = arguments(np.float32, length=50)
     text = jax.jit(jax.grad(objective(lstm.sequence))).lower(*inputs).compile().as_text()
     copies = [line for line in text.splitlines() if " copy(" in line]
-    size = f"f32[50,{B * 4 * H}]"
+    size = f"f32[{4 * H},50,{B}]" if layout == "planes" else f"f32[50,{B * 4 * H}]"
     self.assertIn(size, text)
     self.assertEmpty([line for line in copies if size in line])
 
