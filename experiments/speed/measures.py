@@ -93,7 +93,7 @@ def generate(field, work: Workload, rounds: int) -> list[Row]:
 def score(field, work: Workload = workloads.LINES, rounds: int = 7) -> list[Row]:
   """The nats of every token of many lines, read in the groups that hklm makes."""
   params, lines = workloads.weights(work), workloads.lines(work)
-  groups = [group for group, _ in hklm_lines._groups(list(map(len, lines)), work.vocab_size)]
+  groups = [group for group, _ in hklm_lines.groups(list(map(len, lines)), work.vocab_size)]
   works = {name: module.score(work, params, lines, groups) for name, module in field.items()
            if hasattr(module, "score")}
   return _timed("score", work, works, rounds, amount=len(lines), unit="lines")

@@ -77,7 +77,7 @@ def _pieces(lm, params, lines) -> Iterator[tuple[list[int], int, jax.Array]]:
   What is beyond a line's end is padding; it comes after the line's tokens, so that no mask is
   needed to keep it from them. The nats may still be on their way.
   """
-  for group, columns in _groups([len(line) for line in lines], lm.config.vocab_size):
+  for group, columns in groups([len(line) for line in lines], lm.config.vocab_size):
     longest = len(lines[group[0]])
     if longest <= WINDOW:
       tokens = _laid_out([lines[n] for n in group], _padded(longest), columns)
@@ -93,10 +93,20 @@ def _pieces(lm, params, lines) -> Iterator[tuple[list[int], int, jax.Array]]:
       yield group, start + 1, nats
 
 
-def _groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int], int]]:
-  """Lines to score side by side, and in how many columns; the longest first, empty ones left out.
+def groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int], int]]:
+  """Lines to score side by side, the longest first, empty ones left out.
 
   All lines of a group are at least half as long as its first, and few sizes of B go with each T.
+
+  Args:
+    lengths: of the lines.
+    vocab_size: V; the larger, the smaller the groups, since logits are `[T, B, V]`.
+
+  Yields:
+    The lines' places in `lengths`, and how many columns B they get, at least one each.
+
+  >>> list(groups([3, 0, 40, 2], vocab_size=10))
+  [([2], 1), ([0, 3], 4)]
   """
   tokens = min(max(LOGITS // vocab_size, FEWEST), MOST)
   order = [n for n in np.argsort(lengths, kind="stable")[::-1].tolist() if lengths[n]]

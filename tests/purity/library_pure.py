@@ -202,6 +202,7 @@ _MODEL = {
         generate.generate, lm(), params(), KEY(0), 3, [1], 0.5, 3, 0.9, 2, 0),
     "inference.generate.generate_stream": lambda: call(
         listed(generate.generate_stream), lm(), params(), KEY(0), 3, [1]),
+    "inference.lines.groups": lambda: call(lambda *x: list(lines.groups(*x)), [3, 0, 40], 10),
     "inference.lines.score_lines": lambda: call(
         lines.score_lines, lm(), params(), [[0, 1, 2], [], [3]]),
     "inference.score.score": lambda: call(
