@@ -8,3 +8,10 @@ import os
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+if os.environ.get("LSTM_IMPL"):  # in place of `auto`, in these processes
+  from hklm import model
+
+  chosen = model._lstm_impl
+  model._lstm_impl = lambda config: (
+      os.environ["LSTM_IMPL"] if config.lstm_impl == "auto" else chosen(config))

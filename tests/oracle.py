@@ -9,7 +9,6 @@ The oracle reads one sequence at a time, without batches, scans or masks, in flo
 
 import dataclasses
 import functools
-import os
 import zlib
 from typing import NamedTuple
 
@@ -144,8 +143,7 @@ class Model(NamedTuple):
 
 
 def _config(**changes):
-  sizes = {"vocab_size": 7, "embedding_size": 5, "hidden_size": 3, "dtype": "float64",
-           "lstm_impl": os.environ.get("LSTM_IMPL", "auto")}
+  sizes = {"vocab_size": 7, "embedding_size": 5, "hidden_size": 3, "dtype": "float64"}
   return hklm.config.ModelConfig(**{**sizes, **changes})
 
 

@@ -96,7 +96,8 @@ def _pieces(lm, params, lines) -> Iterator[tuple[list[int], int, jax.Array]]:
 def groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int], int]]:
   """Lines to score side by side, the longest first, empty ones left out.
 
-  All lines of a group are at least half as long as its first, and few sizes of B go with each T.
+  All lines of a group are at least half as long as its first, or the first has at most 8 tokens;
+  few sizes of B go with each T.
 
   Args:
     lengths: of the lines.

@@ -46,4 +46,6 @@ class Embedding(hk.Module):
     # Its products with W are, forward and backward, 2 of width V in place of 3 of width E.
     if 2 * self._vocab_size >= 3 * self._size:
       return self(tokens)
-    return Lookup(jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype), self.table)
+    one_hot = jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
+    known = (tokens >= 0) & (tokens < self._vocab_size)
+    return Lookup(jnp.where(known[..., None], one_hot, jnp.nan), self.table)

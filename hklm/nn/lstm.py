@@ -56,7 +56,8 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
   """
   (_, B, D), H = xs.shape, h.shape[-1]
   chex.assert_shape([w_ih, w_hh, b, h, c], [(4 * H, D), (4 * H, H), (4 * H,), (B, H), (B, H)])
-  inputs = (reverse_only(x, FORWARD_MODE) for x in (w_ih, w_hh, b, xs, h, c))
+  dtype = jnp.result_type(w_ih, w_hh, b, xs, h, c)  # the loops' buffers are of one
+  inputs = (reverse_only(x.astype(dtype), FORWARD_MODE) for x in (w_ih, w_hh, b, xs, h, c))
   return _core(*inputs, mask)
 
 
@@ -69,7 +70,7 @@ def _core(w_ih, w_hh, b, xs, h, c, mask):
   if narrow:
     w = jnp.concatenate([w_ih, w_hh], axis=1).T  # [D + H, 4H]
   else:
-    w, xs = w_hh.T, (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, -1)
+    w, xs = w_hh.T, (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, len(b))
 
   def step(carry, x_and_live):
     (h, c), (x, live) = carry, x_and_live
@@ -98,7 +99,7 @@ def _core_forward(w_ih, w_hh, b, xs, h, c, mask):
   def step(t, carry):
     h, c, gates, hs, cs = carry
     wh = w @ h if axis == 0 else h @ w
-    a = jnp.tanh(half * (lies.inside(lies.read(gates, t), B) + wh + b))
+    a = jnp.tanh(half * (lies.inside(lies.read(gates, t), (B, G)) + wh + b))
     i, f, g, o = _gates(a, axis)
     new_c = f * c + i * g
     new_h = o * jnp.tanh(new_c)
@@ -147,7 +148,7 @@ def _core_backward(kept, gradients):
   last = lies.read(gates, jnp.uint32(T - 1))
   dh, dc, _, dz = _loop(T, step, (turn(dh), turn(dc), last, gates))
   dz = dz.reshape(4 * H, T * B) if lies.planes else dz.reshape(T * B, 4 * H).T
-  dw_ih, dw_hh = (dz @ x.reshape(T * B, -1) for x in (xs, hs[:-1]))
+  dw_ih, dw_hh = (dz @ x.reshape(T * B, x.shape[-1]) for x in (xs, hs[:-1]))
   dxs = (w_ih.T @ dz).T if lies.planes else dz.T @ w_ih
   return dw_ih, dw_hh, dz.sum(1), dxs.reshape(xs.shape), turn(dh), turn(dc), None
 
@@ -188,9 +189,9 @@ class _Layout(NamedTuple):
   def write(self, gates, x, t):
     return _put(gates, x if self.planes else x.reshape(-1), t, int(self.planes))
 
-  def inside(self, x, batch_size):
+  def inside(self, x, shape):
     """From what lies in the buffer before and after the loop to what a step uses."""
-    return x if self.planes else self.turn(x.reshape(batch_size, -1))
+    return x if self.planes else self.turn(x.reshape(shape))
 
   def outside(self, x):
     return x if self.planes else self.turn(x)

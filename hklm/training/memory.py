@@ -20,7 +20,7 @@ def estimate(lm: LanguageModel, config: TrainConfig) -> int:
 
   Parameters, their gradient and the optimiser's state; what the forward pass keeps for the backward
   pass, whatever the cell; the logits at work. What is compiled takes between two thirds and three
-  halves of it (on a CPU, which widens bfloat16, up to twice).
+  halves of it (on a CPU, which widens bfloat16, up to three times).
 
   Args:
     lm: the bundle of functions.

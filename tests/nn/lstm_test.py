@@ -82,6 +82,23 @@ class SequenceTest(oracle.X64TestCase):
     self.assertEqual({leaf.dtype for leaf in jax.tree.leaves(found)}, {jnp.dtype("float32")})
     self.assert_close(found, expected, 1e-5)
 
+  def test_without_a_derivative_a_wide_input_has_a_product_of_its_own(self):
+    w_ih, *rest, xs, h, c = arguments()
+    wide = jnp.concatenate([w_ih] * 3, axis=1) / 3, *rest, jnp.concatenate([xs] * 3, axis=2), h, c
+    self.assertGreater(2 * wide[0].shape[1], H)
+    self.assert_close(lstm.sequence(*wide), scan(w_ih, *rest, xs, h, c), 1e-13)
+
+  @parameterized.product(layout=tuple(LAYOUTS), odd=((0, 1, 2), (3,), (4,), (4, 5)))
+  def test_arguments_of_two_types(self, layout, odd):
+    """As where parameters are rounded to bfloat16 and the carried state is not."""
+    self.lay(layout)
+    inputs = [x.astype(jnp.bfloat16) if n in odd else x for n, x in enumerate(arguments())]
+    _, found = gradients(lstm.sequence, inputs)
+    _, expected = gradients(scan, [x.astype(jnp.float64) for x in inputs])
+    self.assertEqual([x.dtype for x in found], [x.dtype for x in inputs])
+    for one, other in zip(found, expected, strict=True):
+      self.assert_close(one, other.astype(one.dtype), 2**-7 if one.dtype == jnp.bfloat16 else 1e-10)
+
   @parameterized.parameters(*LAYOUTS)
   def test_bfloat16(self, layout):
     self.lay(layout)

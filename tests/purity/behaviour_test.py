@@ -69,7 +69,7 @@ class Kept:
 
 
 def open_files():
-  """What this process holds open; none of it is left to the collector, which closes when it likes."""
+  """What this process holds open, and nothing that waits for the collector to close it."""
   gc.collect()
   folder, links = "/proc/self/fd", []
   for number in os.listdir(folder) if os.path.isdir(folder) else ():
