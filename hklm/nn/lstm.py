@@ -22,7 +22,7 @@ from jax import lax
 from hklm.nn.reverse_only import reverse_only
 
 LINE = 16  # float32 numbers in a cache line
-COLUMNS_FROM = (768, 32)  # H and B, where B is no multiple of LINE
+LARGE = (768, 32)  # H and B from which `W h` is the faster, whatever B fills
 FORWARD_MODE = ("forward-mode differentiation of the fused LSTM; needed: lstm_impl=scan "
                 "(ModelConfig, or --lstm_impl=scan)")
 
@@ -64,27 +64,32 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
 @jax.custom_vjp
 def _core(w_ih, w_hh, b, xs, h, c, mask):
   """Where no derivative is wanted, nothing is kept."""
-  T, B, D = xs.shape
-  half = _by_gate(len(b), xs.dtype, 0.5, 1.0)
+  (T, B, D), G = xs.shape, len(b)
+  lies = _Layout(_large(G // 4, B), planes=False)
+  turn, axis = lies.turn, lies.axis
   narrow = h.shape[1] >= 2 * D  # then one product reads input and state, and less is stored
-  if narrow:
-    w = jnp.concatenate([w_ih, w_hh], axis=1).T  # [D + H, 4H]
-  else:
-    w, xs = w_hh.T, (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, len(b))
+  w = jnp.concatenate([w_ih, w_hh], axis=1) if narrow else w_hh  # [4H, D + H] or [4H, H]
+  w = w if axis == 0 else w.T
+  if not narrow:
+    xs = (xs.reshape(T * B, D) @ w_ih.T).reshape(T, B, G)
+  b, half = (jnp.expand_dims(v, 1 - axis) for v in (b, _by_gate(G, xs.dtype, 0.5, 1.0)))
 
   def step(carry, x_and_live):
     (h, c), (x, live) = carry, x_and_live
-    z = jnp.concatenate([x, h], axis=1) @ w if narrow else x + h @ w
-    a = jnp.tanh(half * (z + b))
-    i, f, g, o = _gates(a, 1)
+    x = turn(x)
+    read = jnp.concatenate([x, h], axis) if narrow else h
+    z = w @ read if axis == 0 else read @ w
+    a = jnp.tanh(half * ((z if narrow else z + x) + b))
+    i, f, g, o = _gates(a, axis)
     new_c = f * c + i * g
     new_h = o * jnp.tanh(new_c)
     if live is not None:
-      new_h, new_c = (jnp.where(live[:, None], *pair) for pair in ((new_h, h), (new_c, c)))
-    return (new_h, new_c), new_h
+      live = jnp.expand_dims(live, axis)
+      new_h, new_c = (jnp.where(live, *pair) for pair in ((new_h, h), (new_c, c)))
+    return (new_h, new_c), turn(new_h)
 
-  (h, c), ys = lax.scan(step, (h, c), (xs, mask))
-  return ys, (h, c)
+  (h, c), ys = lax.scan(step, (turn(h), turn(c)), (xs, mask))
+  return ys, (turn(h), turn(c))
 
 
 def _core_forward(w_ih, w_hh, b, xs, h, c, mask):
@@ -199,8 +204,11 @@ class _Layout(NamedTuple):
 
 def _layout(hidden_size, batch_size):
   planes = batch_size % LINE == 0
-  columns = planes or (hidden_size >= COLUMNS_FROM[0] and batch_size >= COLUMNS_FROM[1])
-  return _Layout(columns, planes)
+  return _Layout(planes or _large(hidden_size, batch_size), planes)
+
+
+def _large(hidden_size, batch_size):
+  return hidden_size >= LARGE[0] and batch_size >= LARGE[1]
 
 
 def _loop(length, step, carry):

@@ -82,11 +82,17 @@ class SequenceTest(oracle.X64TestCase):
     self.assertEqual({leaf.dtype for leaf in jax.tree.leaves(found)}, {jnp.dtype("float32")})
     self.assert_close(found, expected, 1e-5)
 
-  def test_without_a_derivative_a_wide_input_has_a_product_of_its_own(self):
+  @parameterized.product(large=((1, 1), (H + 1, B)), masked=(False, True))
+  def test_values_where_no_derivative_is_wanted(self, large, masked):
+    """Of a narrow input, read in one product with the state, and of a wide one."""
+    self.enter_context(mock.patch.object(lstm, "LARGE", large))
     w_ih, *rest, xs, h, c = arguments()
     wide = jnp.concatenate([w_ih] * 3, axis=1) / 3, *rest, jnp.concatenate([xs] * 3, axis=2), h, c
-    self.assertGreater(2 * wide[0].shape[1], H)
-    self.assert_close(lstm.sequence(*wide), scan(w_ih, *rest, xs, h, c), 1e-13)
+    mask = holes() if masked else None
+    expected = scan(w_ih, *rest, xs, h, c, mask)
+    for inputs in (wide, (w_ih, *rest, xs, h, c)):
+      self.assert_close(jax.jit(lambda *inputs: lstm.sequence(*inputs, mask))(*inputs), expected,
+                        1e-13)
 
   @parameterized.product(layout=tuple(LAYOUTS), odd=((0, 1, 2), (3,), (4,), (4, 5)))
   def test_arguments_of_two_types(self, layout, odd):
