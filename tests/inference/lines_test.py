@@ -139,6 +139,12 @@ class ShapesTest(absltest.TestCase):
         hklm.score_lines(lm, params, some_lines([64] * count))
     self.assertLen(names, 2)  # 64 by 1 and 64 by 16
 
+  def test_lines_of_less_than_half_the_length_wait(self):
+    groups = [group for group, _ in lines.groups([100] * 3 + [40] * 3 + [7, 0, 1], V)]
+    self.assertLen(groups, 3)
+    for found, expected in zip(groups, ({0, 1, 2}, {3, 4, 5}, {6, 8}), strict=True):
+      self.assertEqual(set(found), expected)
+
   def test_a_long_line_is_read_in_windows(self):
     lm, params = model()
     sizes = []

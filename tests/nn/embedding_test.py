@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from hklm.nn.embedding import Embedding
+from hklm.nn.embedding import Embedding, Lookup
 from tests import oracle
 
 V = 6
@@ -37,6 +37,22 @@ class EmbeddingTest(oracle.X64TestCase):
     table = np.ones([V, 3])
     x = embed(3).apply({"embedding": {"table": table}}, np.array([V - 1, V, 1000]))
     np.testing.assert_array_equal(np.isnan(x).all(axis=-1), [False, True, True])
+
+  @parameterized.parameters((2, True), (3, False), (4, False))
+  def test_few_ids_are_left_to_be_multiplied_out(self, ids, left):
+    """Where 2 V < 3 E, E being 2."""
+    tokens = np.array([[0, ids - 1, ids, -1]])
+
+    def both(tokens):
+      embedding = Embedding(ids, 2, hk.initializers.RandomNormal(), jnp.float64)
+      return embedding(tokens), embedding.lookup(tokens)
+
+    (x, found), _ = hk.transform_with_state(both).apply(
+        {"embedding": {"table": np.ones([ids, 2])}}, {}, None, tokens)
+    self.assertEqual(isinstance(found, Lookup), left)
+    if left:
+      found = found.one_hot @ found.table
+    np.testing.assert_array_equal(found[:, :3], x[:, :3])
 
   @parameterized.product(size=[0, 3], dtype=["float32", "bfloat16"])
   def test_dtype(self, size, dtype):

@@ -59,6 +59,14 @@ class EstimateTest(parameterized.TestCase):
     ratio = memory.estimate(lm, settings) / compiled_bytes(lm, settings)
     self.assertBetween(ratio, 1 / 1.5, 1.5)
 
+  def test_the_logits_are_in_it(self):
+    def needed(V):
+      settings = config(V, 8, 8, 1, 16, 32)
+      return memory.estimate(hklm.language_model(settings.model), settings)
+
+    rows = 2 * 5_000 * 8  # of the two tables, beside 5,000 biases
+    self.assertGreater(needed(10_000) - needed(5_000), 4 * (rows + 5_000 + 16 * 32 * 5_000))
+
   def test_the_optimisers_state_is_in_it(self):
     settings = config(1000, 32, 32, 1, 4, 4)
     lm = hklm.language_model(settings.model)
