@@ -141,7 +141,7 @@ def _set_flags(value):
 
 
 def _set_builtins(value):
-  for name in vars(builtins).keys() - value.keys():
+  for name in vars(builtins).keys() - value.keys() - {"_"}:  # the last answer of a session
     delattr(builtins, name)
   vars(builtins).update(value)
 

@@ -410,12 +410,14 @@ class BinaryTest(parameterized.TestCase):
     self.folder = self.enter_context(tempfile.TemporaryDirectory())
 
   def test_a_run(self):
-    path = os.path.join(self.folder, "figures.json")
+    path, kept = (os.path.join(self.folder, name) for name in ("figures.json", "cache"))
     done = binaries.child(
         "benchmark", "--measures=train,evaluate", "--workload=tiny:11,4,5,1,2,3",
         "--workloads=tiny", "--contenders=haiku,hklm,torch", "--alternations=2",
-        "--nopeak_memory", f"--json_file={path}")
+        "--nopeak_memory", f"--json_file={path}", JAX_ENABLE_COMPILATION_CACHE="true",
+        JAX_COMPILATION_CACHE_DIR=kept, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0")
     self.assertEqual(done.status, 0, done.stderr)
+    self.assertFalse(os.path.isdir(kept) and os.listdir(kept))  # the seconds are of compilations
     self.assertRegex(done.stderr.splitlines()[0], r"^device: \d+ x \S+")
     figures = json.loads(pathlib.Path(path).read_text())
     names = [name for name in ("haiku", "hklm", "torch") if name in HERE]

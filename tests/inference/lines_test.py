@@ -145,6 +145,10 @@ class ShapesTest(absltest.TestCase):
     for found, expected in zip(groups, ({0, 1, 2}, {3, 4, 5}, {6, 8}), strict=True):
       self.assertEqual(set(found), expected)
 
+  def test_lines_of_half_the_length_do_not_wait(self):
+    (group, _), = lines.groups([100] * 3 + [50] * 3, V)
+    self.assertCountEqual(group, range(6))
+
   def test_a_long_line_is_read_in_windows(self):
     lm, params = model()
     sizes = []

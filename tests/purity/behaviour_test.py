@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +102,10 @@ def world():
 
 
 class BehaviourTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.enter_context(mock.patch.object(builtins, "_", "the last answer", create=True))
 
   def assert_world_is(self, before):
     for name, value in world().items():

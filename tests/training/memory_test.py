@@ -59,14 +59,6 @@ class EstimateTest(parameterized.TestCase):
     ratio = memory.estimate(lm, settings) / compiled_bytes(lm, settings)
     self.assertBetween(ratio, 1 / 1.5, 1.5)
 
-  def test_the_logits_are_in_it(self):
-    def needed(V):
-      settings = config(V, 8, 8, 1, 16, 32)
-      return memory.estimate(hklm.language_model(settings.model), settings)
-
-    rows = 2 * 5_000 * 8  # of the two tables, beside 5,000 biases
-    self.assertGreater(needed(10_000) - needed(5_000), 4 * (rows + 5_000 + 16 * 32 * 5_000))
-
   def test_the_optimisers_state_is_in_it(self):
     settings = config(1000, 32, 32, 1, 4, 4)
     lm = hklm.language_model(settings.model)
@@ -85,6 +77,15 @@ class EstimateTest(parameterized.TestCase):
     twice = memory.estimate(lm, dataclasses.replace(settings, **doubled))
     gates = 4 * 100 * 32 * 4 * 256 * 2
     self.assertBetween(twice - once, gates, 4 * gates)
+
+  def test_parameters_and_logits_of_more_words_are_in_it_twice(self):
+    few, many = (config(V, 4, 4, 1, 50, 20) for V in (5000, 10_000))
+    more = (memory.estimate(hklm.language_model(many.model), many)
+            - memory.estimate(hklm.language_model(few.model), few))
+    params = 4 * 5000 * (4 + 4 + 1)  # embedding, output matrix, bias
+    logits = 4 * 20 * 50 * 5000
+    # Each with its gradient.
+    self.assertBetween(more, 2 * params + 2 * logits, 2 * params + 3 * logits)
 
   def test_nothing_is_compiled_or_allocated(self):
     settings = config(2**20, 2**14, 2**14, 4, 2**10, 2**10)  # far more than any machine has
