@@ -116,7 +116,7 @@ def _parts(logits, targets):
   exponentials = jnp.exp(logits - largest)
   total = exponentials.sum(axis=-1)
   nats = jnp.log(total) - (chosen - largest)[..., 0]
-  valid = (targets >= 0) & (targets < logits.shape[-1])
+  valid = (targets >= 0) & (targets < jnp.int32(logits.shape[-1]))  # V may not wrap
   return jnp.where(valid, nats, jnp.nan), exponentials, total
 
 

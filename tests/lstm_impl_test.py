@@ -65,6 +65,22 @@ class SameNumbersTest(oracle.X64TestCase):
       unknown = np.isnan(logits).all(axis=2)
       np.testing.assert_array_equal(unknown, [[False, False], [True, False], [True, False]])
 
+  @parameterized.parameters("fused", "scan")
+  def test_narrow_ids_and_padding_behind_a_mask(self, impl):
+    """As a byte text is stored; V, 256, is none of uint8. What is masked may be -1."""
+    lm = hklm.language_model(hklm.ModelConfig(
+        vocab_size=256, embedding_size=384, hidden_size=3, lstm_impl=impl))
+    params = lm.init(jax.random.key(0))
+
+    def total(params, tokens, mask=None):
+      return lm.loss(params, None, tokens, tokens, lm.initial_state(params, 1), mask)[0].nats.sum()
+
+    tokens = jnp.array([[0], [255], [7]])
+    self.assertEqual(total(params, tokens.astype(jnp.uint8)), total(params, tokens))
+    padded = jnp.array([[0], [255], [-1]])
+    gradient = jax.grad(total)(params, padded, padded >= 0)
+    self.assertTrue(all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient)))
+
 
 class ChoiceTest(parameterized.TestCase):
 

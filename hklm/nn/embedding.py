@@ -37,6 +37,7 @@ class Embedding(hk.Module):
 
   def __call__(self, tokens: jax.Array) -> jax.Array:
     """Tokens `[...]` to vectors `[..., E]`, or `[..., V]` one-hot."""
+    tokens = tokens.astype(jnp.int32)  # V would wrap in a narrower type
     if not self._size:
       return jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
     return jnp.take(self.table, tokens, axis=0, mode="fill")
@@ -46,6 +47,8 @@ class Embedding(hk.Module):
     # Its products with W are, forward and backward, 2 of width V in place of 3 of width E.
     if 2 * self._vocab_size >= 3 * self._size:
       return self(tokens)
+    tokens = tokens.astype(jnp.int32)
+    tokens = jnp.where(tokens < 0, tokens + self._vocab_size, tokens)  # from the end, as `take`
     one_hot = jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
     known = (tokens >= 0) & (tokens < self._vocab_size)
     return Lookup(jnp.where(known[..., None], one_hot, jnp.nan), self.table)

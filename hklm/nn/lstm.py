@@ -56,6 +56,8 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
   """
   (_, B, D), H = xs.shape, h.shape[-1]
   chex.assert_shape([w_ih, w_hh, b, h, c], [(4 * H, D), (4 * H, H), (4 * H,), (B, H), (B, H)])
+  if mask is not None:
+    chex.assert_shape(mask, xs.shape[:2])
   dtype = jnp.result_type(w_ih, w_hh, b, xs, h, c)  # the loops' buffers are of one
   inputs = (reverse_only(x.astype(dtype), FORWARD_MODE) for x in (w_ih, w_hh, b, xs, h, c))
   return _core(*inputs, mask)

@@ -226,6 +226,9 @@ class SequenceTest(oracle.X64TestCase):
                   (w_ih, w_hh, b, xs, h, c[:, 1:])):
       with self.assertRaises(AssertionError):
         lstm.sequence(*wrong)
+    for shape in ((T - 2, B), (T, 1), (B,)):
+      with self.assertRaises(AssertionError):
+        jax.grad(objective(lstm.sequence, np.ones(shape, bool)))(w_ih, w_hh, b, xs, h, c)
 
 
 if __name__ == "__main__":
