@@ -116,7 +116,8 @@ def _parts(logits, targets):
   exponentials = jnp.exp(logits - largest)
   total = exponentials.sum(axis=-1)
   nats = jnp.log(total) - (chosen - largest)[..., 0]
-  valid = (targets >= 0) & (targets < jnp.int32(logits.shape[-1]))  # V may not wrap
+  # An int32: V itself may be none of a narrow type's numbers.
+  valid = (targets >= 0) & (targets < jnp.int32(logits.shape[-1]))
   return jnp.where(valid, nats, jnp.nan), exponentials, total
 
 

@@ -2,6 +2,8 @@
 
 LLVM is told not to try hard, here and in the processes that tests start; XLA's own passes, which
 decide what is computed and in which buffers, stay as they are. A quarter of the suite's time.
+
+The environment's LSTM_IMPL stands in for `auto`, so that all tests can run without the fast path.
 """
 
 import os
@@ -9,7 +11,7 @@ import os
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
 
-if os.environ.get("LSTM_IMPL"):  # in place of `auto`, in these processes
+if os.environ.get("LSTM_IMPL"):
   from hklm import model
 
   chosen = model._lstm_impl

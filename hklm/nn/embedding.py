@@ -37,7 +37,7 @@ class Embedding(hk.Module):
 
   def __call__(self, tokens: jax.Array) -> jax.Array:
     """Tokens `[...]` to vectors `[..., E]`, or `[..., V]` one-hot."""
-    tokens = tokens.astype(jnp.int32)  # V would wrap in a narrower type
+    tokens = _wide(tokens)
     if not self._size:
       return jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
     return jnp.take(self.table, tokens, axis=0, mode="fill")
@@ -47,8 +47,13 @@ class Embedding(hk.Module):
     # Its products with W are, forward and backward, 2 of width V in place of 3 of width E.
     if 2 * self._vocab_size >= 3 * self._size:
       return self(tokens)
-    tokens = tokens.astype(jnp.int32)
+    tokens = _wide(tokens)
     tokens = jnp.where(tokens < 0, tokens + self._vocab_size, tokens)  # from the end, as `take`
     one_hot = jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
     known = (tokens >= 0) & (tokens < self._vocab_size)
     return Lookup(jnp.where(known[..., None], one_hot, jnp.nan), self.table)
+
+
+def _wide(tokens):
+  """Ids in int32 or wider: V itself may be none of a narrow type's numbers."""
+  return tokens.astype(jnp.promote_types(tokens.dtype, jnp.int32))

@@ -32,7 +32,8 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
              ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
   """Reads a sequence; equations and layout as in `hklm.nn.cells.LSTM`.
 
-  Differentiable in reverse mode, any number of times, and forward over reverse.
+  Differentiable in reverse mode, any number of times, and forward over reverse, if T is 1 or more.
+  Arguments of several types are computed in what they promote to.
 
   Args:
     w_ih: `[4H, D]`.
@@ -47,6 +48,7 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
     `h` after every step `[T, B, H]`, and the state `(h, c)` after the last.
 
   Raises:
+    AssertionError: shapes that do not fit.
     TypeError: under `jax.jvp`.
 
   >>> ys, (h, c) = sequence(jnp.ones([4, 2]), jnp.ones([4, 1]), jnp.zeros(4), jnp.ones([3, 5, 2]),

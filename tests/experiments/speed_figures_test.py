@@ -17,6 +17,7 @@ from experiments.speed import (
     contenders,
     files,
     jax_work,
+    machine,
     measures,
     peak,
     timing,
@@ -41,6 +42,36 @@ class TorchTest(absltest.TestCase):
     return contenders.module("torch").lstm(
         LAYER, workloads.weights(LAYER), *workloads.sequences(LAYER))
 
+  def test_pytorch_has_all_cores_and_no_graph_where_none_is_wanted(self):
+    import torch
+
+    module, params = contenders.module("torch"), workloads.weights(WORK)
+    seen, forward = [], torch.nn.LSTM.forward
+
+    def recorded(*args):
+      seen.append((torch.get_num_threads(), torch.is_inference_mode_enabled()))
+      return forward(*args)
+
+    def layer(name):
+      return module.lstm(LAYER, workloads.weights(LAYER), *workloads.sequences(LAYER))[name]
+
+    runs = {
+        "train": (lambda: module.train(WORK, params, workloads.window(WORK)), False),
+        "evaluate": (lambda: module.evaluate(WORK, params, workloads.text(WORK, 1)), True),
+        "generate": (lambda: module.generate(WORK, params), True),
+        "score": (lambda: module.score(WORK, params, [np.array([1, 2])], [[0]]), True),
+        "forward": (lambda: layer("forward"), True),
+        "forward+backward": (lambda: layer("forward+backward"), False),
+    }
+    self.addCleanup(torch.set_num_threads, torch.get_num_threads())
+    for name, (make, without_graph) in runs.items():
+      with self.subTest(name):
+        torch.set_num_threads(machine.cores() + 1)
+        seen.clear()
+        with mock.patch.object(torch.nn.LSTM, "forward", recorded):
+          make()()
+        self.assertEqual(set(seen), {(machine.cores(), without_graph)})
+
   def test_threads_are_as_many_as_the_cores_that_the_process_may_use(self):
     import torch
 
@@ -60,7 +91,47 @@ class TorchTest(absltest.TestCase):
                           [(3, 2, 4), (20, 4), (20, 5), (20,), (20,)])
 
 
+class FakeStep:
+  """A jitted function that notes in what order it is made ready."""
+
+  def __init__(self, order):
+    self._order = order
+
+  def lower(self, *_):
+    self._order.append("lower")
+    return self
+
+  def compile(self):
+    self._order.append("compile")
+    return "executable"
+
+
 class WholeWorkTest(parameterized.TestCase):
+
+  def test_a_backward_pass_waits_for_every_gradient(self):
+    params, (xs, direction) = workloads.weights(LAYER), workloads.sequences(LAYER)
+    for name in filter(contenders.installed, ("hklm", "haiku", "flax")):
+      with self.subTest(name):
+        run = contenders.module(name).lstm(LAYER, params, xs, direction)["forward+backward"]
+        with mock.patch.object(jax, "block_until_ready", wraps=jax.block_until_ready) as wait:
+          run()
+        waited = [leaf for call in wait.call_args_list for leaf in jax.tree.leaves(call.args)]
+        self.assertContainsSubset({xs.shape}, {np.shape(leaf) for leaf in waited})
+        self.assertGreaterEqual(sum(np.size(leaf) for leaf in waited),
+                                xs.size + 4 * 5 * (4 + 5 + 1))
+        self.assertGreater(min(float(abs(leaf).max()) for leaf in waited), 0.0)
+
+  def test_compile_seconds_hold_the_compilation(self):
+    order, clock = [], iter([0.0, 5.0])
+
+    def now():
+      order.append("clock")
+      return next(clock)
+
+    with mock.patch.object(jax_work.time, "perf_counter", now):
+      found = jax_work.compiled(jax_work.Update(FakeStep(order), 0, (), float))
+    self.assertEqual(found, ("executable", 5.0))
+    self.assertEqual(order, ["clock", "lower", "compile", "clock"])
 
   def test_a_step_waits_for_its_state_too(self):
     state, told = mock.Mock(), mock.Mock()
@@ -96,6 +167,15 @@ class MeasuresTest(absltest.TestCase):
     self.enter_context(mock.patch.object(timing, "alternate", in_a_second))
     self.enter_context(mock.patch.object(measures.cli, "note"))
     self.contender = mock.Mock()
+
+  def test_floors(self):
+    """At the rate of a product of 10 x 10 matrices, 2,000 operations, which takes a second."""
+    self.contender.lstm.return_value = {"forward": None, "forward+backward": None}
+    layers = measures.lstm({"hklm": self.contender}, LAYER, 1, cube=10)
+    windows, = measures.evaluate({"hklm": self.contender}, WORK, 1, cube=10)
+    np.testing.assert_allclose(
+        [row.floor_seconds * 2000 for row in (*layers, windows)],
+        [LAYER.operations(), 3 * LAYER.operations(), measures.WINDOWS * WORK.operations()])
 
   def test_lines_are_scored_in_the_groups_that_hklm_makes(self):
     work = WORK._replace(vocab_size=20_000, batch_size=100, steps=40)
@@ -163,6 +243,10 @@ class PlotsTest(absltest.TestCase):
       plot("nowhere", *args)
     (_, axes), = made
     return axes
+
+  def test_growth_is_of_medians(self):
+    axes = self.drawn(files.plot_growth, [Row("grow", WORK, "hklm", (.1, .2, .9))], "T")
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [200.])  # ms
 
   def test_ratios_are_above_1_where_hklm_is_faster(self):
     # haiku: 1, 2, 6 times as long as hklm in the same round; torch: 0.5, 0.2, 0.25 times.

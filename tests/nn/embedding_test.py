@@ -47,12 +47,24 @@ class EmbeddingTest(oracle.X64TestCase):
       embedding = Embedding(ids, 2, hk.initializers.RandomNormal(), jnp.float64)
       return embedding(tokens), embedding.lookup(tokens)
 
+    table = np.random.RandomState(0).normal(size=[ids, 2])
     (x, found), _ = hk.transform_with_state(both).apply(
-        {"embedding": {"table": np.ones([ids, 2])}}, {}, None, tokens)
+        {"embedding": {"table": table}}, {}, None, tokens)
     self.assertEqual(isinstance(found, Lookup), left)
     if left:
       found = found.one_hot @ found.table
-    np.testing.assert_array_equal(found[:, :3], x[:, :3])
+    np.testing.assert_array_equal(found, x)
+
+  @parameterized.parameters(("uint8", 256), ("uint8", 300), ("int8", 200))
+  def test_ids_of_a_type_that_v_does_not_fit(self, dtype, ids):
+    """As they come from disk; a table as wide as V is not read at once."""
+    def both(tokens):
+      embedding = Embedding(ids, ids, hk.initializers.RandomNormal(), jnp.float64)
+      return Embedding(ids, 0, None, jnp.float64)(tokens), embedding.lookup(tokens).one_hot
+
+    tokens = np.array([0, 44, 100], dtype)
+    for found in hk.testing.transform_and_run(both)(tokens):
+      np.testing.assert_array_equal(found, np.arange(ids) == tokens[:, None])
 
   @parameterized.product(size=[0, 3], dtype=["float32", "bfloat16"])
   def test_dtype(self, size, dtype):
