@@ -9,6 +9,8 @@ same round: above 1, hklm is faster.
   python -m experiments.benchmark --grow=T --plot=growth.png
 """
 
+import os
+
 import jax
 from absl import flags
 
@@ -50,6 +52,8 @@ def main():
   for flag in ("json_file", "plot"):
     if FLAGS[flag].value:
       choices.check_file(flag, FLAGS[flag].value)
+  if FLAGS.json_file and os.path.realpath(FLAGS.json_file) == os.path.realpath(FLAGS.plot):
+    raise InputError(f"--json_file and --plot are both {FLAGS.plot}; needed: two files")
   if FLAGS.plot:
     files.check_matplotlib()
   # An executable from an earlier run's cache would be no compilation to measure.

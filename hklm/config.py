@@ -4,12 +4,13 @@ They hold plain values and tuples only, compare and hash by value, and survive J
 """
 
 import dataclasses
-import math
 import typing
 
 from hklm.errors import InputError
 
 FORMAT_VERSION = 1
+
+LARGEST_FLOAT32 = float.fromhex("0x1.fffffep127")
 
 DTYPES = ("float32", "float64", "bfloat16")
 INITIAL_STATES = ("zeros", "learned")
@@ -284,14 +285,15 @@ def _check_types(config):
 
 def _at_least(config, least, *names):
   for name in names:
-    if not getattr(config, name) >= least:
-      raise InputError(f"--{name}={getattr(config, name)} is out of range; needed: {least} or more")
+    if not least <= getattr(config, name) < 2**31:  # arrays are indexed, and updates counted, so
+      raise InputError(f"--{name}={getattr(config, name)} is out of range; needed: {least} or "
+                       "more, below 2**31")
 
 
 def _finite(config, *names):
   for name in names:
-    if not math.isfinite(getattr(config, name)):
-      raise InputError(f"--{name}={getattr(config, name)} is not a finite number")
+    if not abs(getattr(config, name)) <= LARGEST_FLOAT32:
+      raise InputError(f"--{name}={getattr(config, name)} is not a finite float32 number")
 
 
 def _rates(config, *names):

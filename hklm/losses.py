@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from hklm.nn import varying
+
 WHOLE_BYTES = 128 * 2**20  # logits [N, V] of up to this size are made all at once,
 BLOCK_BYTES = 16 * 2**20  # larger ones in blocks of about this size, or of h's if that is more
 
@@ -69,6 +71,8 @@ def linear_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets:
   columns = columns or _columns(targets.size, table)
   # Flat: with more dimensions, the derivative would multiply transposed copies.
   flat, ids = h.reshape(targets.size, h.shape[-1]), targets.reshape(-1)
+  if not 1 <= columns <= len(table):
+    raise ValueError(f"columns={columns} is out of range; needed: 0 to {len(table)}, the ids")
   if columns == len(table):
     logits = flat @ table.T
     nats = token_nats(logits if bias is None else lax.optimization_barrier(logits + bias), ids)
@@ -142,6 +146,7 @@ def _sums(h, table, bias, targets, columns):
   # Not -inf: a block of nothing else would make NaN of it.
   of_none = (jnp.finfo(dtype).min, 0.0, jnp.nan)
   sums = tuple(jnp.full(len(h), value, dtype) for value in of_none)
+  sums, *_ = varying.alike(sums, h, table, bias, targets)
   return lax.scan(add, sums, jnp.arange(0, len(table), columns))[0]
 
 

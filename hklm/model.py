@@ -80,17 +80,31 @@ def language_model(config: ModelConfig, cell: CellFactory | None = None) -> Lang
   """
   if not config.vocab_size:
     raise InputError("ModelConfig.vocab_size is 0; needed: the number of ids of the tokenizer")
-  if config.dtype == "float64" and not jax.config.jax_enable_x64:
-    raise InputError("dtype float64 was asked for and 64-bit numbers are off; needed: "
-                     "jax.config.update('jax_enable_x64', True) first")
-  if config.lstm_impl == "cudnn":
-    cudnn.check(config.dtype)
+  check_machine(config)
   if cell is not None:  # the config names it, so that a run directory says what it holds
     name = getattr(cell, "__qualname__", type(cell).__qualname__)
     config = dataclasses.replace(config, cell=f"{cell.__module__}:{name}")
   elif config.cell != "lstm":
     cell = import_cell(config.cell)
   return _bundle(config, cell)
+
+
+def check_machine(config: ModelConfig):
+  """Refuses a model that cannot be computed here, whatever its vocabulary.
+
+  Raises:
+    InputError: float64 without x64; `lstm_impl="cudnn"` where cuDNN cannot serve.
+
+  >>> check_machine(ModelConfig(lstm_impl="cudnn", dtype="bfloat16"))
+  Traceback (most recent call last):
+  hklm.errors.InputError: --lstm_impl=cudnn computes in float32; found --dtype=bfloat16; needed: \
+--dtype=float32 or --lstm_impl=auto
+  """
+  if config.dtype == "float64" and not jax.config.jax_enable_x64:
+    raise InputError("dtype float64 was asked for and 64-bit numbers are off; needed: "
+                     "jax.config.update('jax_enable_x64', True) first")
+  if config.lstm_impl == "cudnn":
+    cudnn.check(config.dtype)
 
 
 def import_cell(name: str) -> CellFactory:

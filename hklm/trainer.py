@@ -17,7 +17,7 @@ from hklm.data import base, corpora, encoding, streams, tokenizers
 from hklm.errors import InputError
 from hklm.inference.evaluate import evaluate
 from hklm.metrics import Metrics
-from hklm.model import CellFactory, LanguageModel, language_model
+from hklm.model import CellFactory, LanguageModel, check_machine, language_model
 from hklm.report import curves
 from hklm.training import loop, memory, optimizers, step
 from hklm.training.logs import Progress, append_jsonl, say
@@ -64,6 +64,7 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   True
   """
   run_dir = runs.check_free(run_dir, overwrite)
+  check_machine(config.model)
   if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
     config = dataclasses.replace(config, valid_fraction=0.0)
   text = prepare_text(config, corpus, valid_corpus)

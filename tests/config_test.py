@@ -161,7 +161,7 @@ class RangeTest(parameterized.TestCase):
       (TrainConfig, "checkpoint_every", 0))
   def test_sizes(self, kind, name, least):
     self.assertEqual(getattr(kind(**{name: least}), name), least)
-    for value in (least - 1, -5):
+    for value in (least - 1, -5, 2**31):
       self.assert_refused(kind, f"--{name}={value} is out of range; needed: {least} or more",
                           **{name: value})
 
@@ -170,13 +170,13 @@ class RangeTest(parameterized.TestCase):
     self.assertEqual(getattr(TrainConfig(**{name: 0.0}), name), 0.0)
     self.assert_refused(TrainConfig, f"--{name}={value} is ", **{name: value})
 
-  @parameterized.product(name=["learning_rate", "decay_rate"], value=[0.0, -1.0, NAN, INF])
+  @parameterized.product(name=["learning_rate", "decay_rate"], value=[0.0, -1.0, 1e39, NAN, INF])
   def test_positive_numbers(self, name, value):
     self.assert_refused(TrainConfig, f"--{name}={value} is ", **{name: value})
 
-  @parameterized.parameters(NAN, INF, -INF)
+  @parameterized.parameters(NAN, INF, -INF, 3.5e38)
   def test_forget_bias_is_finite(self, value):
-    self.assert_refused(ModelConfig, f"--forget_bias={value} is not a finite number",
+    self.assert_refused(ModelConfig, f"--forget_bias={value} is not a finite float32 number",
                         forget_bias=value)
 
   @parameterized.parameters(

@@ -196,6 +196,12 @@ class LinearNatsTest(oracle.X64TestCase):
     with self.assertRaises(AssertionError):
       losses.linear_nats(h[..., None, :], table, bias, targets)
 
+  @parameterized.parameters(-1, V + 1)
+  def test_a_block_wider_than_the_vocabulary_or_of_nothing(self, columns):
+    (h, table, bias), targets = drawn()
+    with self.assertRaisesRegex(ValueError, f"columns={columns} is out of range; needed: 0 to"):
+      losses.linear_nats(h, table, bias, targets, columns)
+
   def test_a_vocabulary_of_one_is_certain(self):
     inputs = jnp.ones([N, D]), jnp.ones([1, D]), jnp.ones([1])
     nats, gradient = jax.jit(jax.value_and_grad(objective(np.zeros(N, int), 0)))(inputs)

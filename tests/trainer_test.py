@@ -243,6 +243,10 @@ class RefusedTest(TrainerTestCase):
     with jax.enable_x64(False):
       self.assert_refused("dtype float64 was asked for", config(model={"dtype": "float64"}), "wide")
 
+  def test_what_this_machine_lacks_before_any_text_is_read(self):
+    self.assert_refused("--lstm_impl=cudnn needs an NVIDIA GPU",
+                        config(model={"lstm_impl": "cudnn"}), "cudnn", "no such file")
+
   @parameterized.parameters(
       ("missing", None, "missing: No such file or directory; needed: a text file"),
       ("empty", b"", "empty: found an empty file, needed text"),

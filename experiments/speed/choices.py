@@ -79,11 +79,15 @@ def axis_size(work: Workload, axis: str) -> int:
 
 
 def check_memory(work: Workload):
-  """Refuses sizes whose float32 parameters and gradients alone outgrow the machine."""
-  needed, found = 8 * work.parameters(), machine.memory_bytes()
+  """Refuses sizes that outgrow the machine in float32, whoever computes.
+
+  Counted are parameters, their gradients, and each layer's outputs; ids are of the same size.
+  """
+  outputs = (work.steps + 1) * work.batch_size * (1 + work.num_layers * work.hidden_size)
+  needed, found = 8 * work.parameters() + 4 * outputs, machine.memory_bytes()
   if needed > found:
-    raise InputError(f"{work}: parameters and gradients take {needed / 2**30:,.0f} GiB, the "
-                     f"machine has {found / 2**30:,.0f}; lower V, E or H in --workload")
+    raise InputError(f"{work}: parameters, gradients and outputs take {needed / 2**30:,.0f} GiB, "
+                     f"the machine has {found / 2**30:,.0f}; lower V, E, H, B or T in --workload")
 
 
 def check_file(flag: str, path: str):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hklm.config import LARGEST_FLOAT32
 from hklm.errors import InputError
 from hklm.ids import check_ids
 from hklm.model import LanguageModel
@@ -159,10 +160,10 @@ def _read_prompt(lm, params, prompt, batch_size):
 def _check(lm, length, temperature, top_k, top_p, batch_size, stop):
   size = lm.config.vocab_size
   rules = [
-      (length >= 0, f"--length={length} is out of range; needed: 0 or more"),
-      (1 <= batch_size < 2**31, f"--samples={batch_size} is out of range; needed: 1 or more"),
-      (0 <= temperature < float("inf"),
-       f"--temperature={temperature} is out of range; needed: a finite number, 0 or more"),
+      (0 <= length < 2**31, f"--length={length} is out of range; needed: 0 to 2**31 - 1"),
+      (1 <= batch_size < 2**31, f"--samples={batch_size} is out of range; needed: 1 to 2**31 - 1"),
+      (0 <= temperature <= LARGEST_FLOAT32,
+       f"--temperature={temperature} is out of range; needed: a float32 number, 0 or more"),
       (top_k is None or 1 <= top_k <= size,
        f"--top_k={top_k} is out of range; needed: 1 to {size}, the vocabulary's size"),
       (top_p is None or 0 < top_p <= 1,

@@ -61,7 +61,10 @@ def score_lines(lm: LanguageModel, params, ids: Iterable[Sequence[int]]) -> list
 
 
 def _checked(line, number: int, vocab_size: int) -> np.ndarray:
-  ids = np.asarray(line)
+  try:
+    ids = np.asarray(line)
+  except ValueError as error:
+    raise InputError(f"line {number}: found lists of several lengths; needed: integers") from error
   if ids.shape == (0,):  # of no type yet
     return np.zeros([0], np.int32)
   try:

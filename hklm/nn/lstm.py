@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from hklm.nn import varying
 from hklm.nn.reverse_only import reverse_only
 
 LINE = 16  # float32 numbers in a cache line
@@ -61,7 +62,8 @@ def sequence(w_ih: jax.Array, w_hh: jax.Array, b: jax.Array, xs: jax.Array, h: j
   if mask is not None:
     chex.assert_shape(mask, xs.shape[:2])
   dtype = jnp.result_type(w_ih, w_hh, b, xs, h, c)  # the loops' buffers are of one
-  inputs = (reverse_only(x.astype(dtype), FORWARD_MODE) for x in (w_ih, w_hh, b, xs, h, c))
+  inputs = (reverse_only(x.astype(dtype), FORWARD_MODE)
+            for x in varying.alike(w_ih, w_hh, b, xs, h, c))
   return _core(*inputs, mask)
 
 

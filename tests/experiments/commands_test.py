@@ -244,7 +244,7 @@ class MistakesTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ("--learning_rate=0", "--learning_rate=0.0 is out of range; needed: a number above 0"),
-      ("--learning_rate=nan", "--learning_rate=nan is not a finite number"),
+      ("--learning_rate=nan", "--learning_rate=nan is not a finite float32 number"),
       ("--clip=-1", "--clip=-1.0 is out of range; needed: 0 or more"),
       ("--dropout=1", "=1.0 is out of range; needed: at least 0 and below 1"),
       ("--output_dropout=-0.1", "--output_dropout=-0.1 is out of range"),
@@ -295,7 +295,7 @@ class MistakesTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ("--length=-1", "--length=-1 is out of range"), ("--samples=0", "--samples=0"),
-      ("--samples=-3", "--samples=-3 is out of range; needed: 1 or more"),
+      ("--samples=-3", "--samples=-3 is out of range; needed: 1 to 2**31 - 1"),
       ("--temperature=-1", "--temperature=-1.0"), ("--temperature=nan", "--temperature=nan"),
       ("--top_k=0", "--top_k=0"), ("--top_k=1000", "--top_k=1000 is out of range; needed: 1 to "),
       ("--top_p=0", "--top_p=0.0"), ("--top_p=1.5", "--top_p=1.5 is out of range"),

@@ -468,7 +468,10 @@ class BinaryTest(parameterized.TestCase):
       ("--workload=1,2,3,4,5,6", "cannot be read; needed: NAME:"),
       ("--workload=mine:9,9,0,1,1,1", "--workload=mine:9,9,0,1,1,1: 0 is out of range; needed: 1"),
       ("--workload=char:1,1,1,1,1,1", "--workload=char:... takes a name that is taken"),
-      ("--workload=mine:9,9,9999999,1,1,1", "lower V, E or H in --workload"),
+      ("--workload=mine:9,9,9999999,1,1,1", "lower V, E, H, B or T in --workload"),
+      ("--workload=mine:9,9,9,1,999999,999999", 
+       "mine: V 9, E 9, H 9, layers 1, B 999999, T 999999: parameters, gradients and outputs take"),
+      ("--json_file=x.out --plot=./x.out", "--json_file and --plot are both ./x.out; needed: "),
       ("--grow=E", "flag --grow=E: value should be one of <T|B|H|V|layers>"),
       ("--json_file=/no/such/folder/x", "--json_file=/no/such/folder/x cannot be written (No such"),
       ("--json_file=/dev/null", "--json_file=/dev/null is there and is no file"),
@@ -477,7 +480,7 @@ class BinaryTest(parameterized.TestCase):
       ("--no_such_flag", "Unknown command line flag 'no_such_flag'"))
   def test_refusals(self, flag, message):
     with mock.patch.object(benchmark, "_measured", side_effect=AssertionError("it was measured")):
-      done = binaries.here(benchmark, flag)
+      done = binaries.here(benchmark, *flag.split())
     self.assertEqual((done.status, done.stdout), (1, ""))
     line, = done.stderr.splitlines()
     self.assertStartsWith(line, "error: ")

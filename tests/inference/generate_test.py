@@ -222,7 +222,10 @@ class StopTest(parameterized.TestCase):
 class RefusedTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      ({"length": -1}, "--length=-1 is out of range; needed: 0 or more"),
+      ({"length": -1}, "--length=-1 is out of range; needed: 0 to 2..31 - 1"),
+      ({"length": 2**31}, "--length=2147483648 is out of range"),
+      ({"batch_size": 2**31}, "--samples=2147483648"),
+      ({"temperature": 1e39}, "--temperature=1e.39"),
       ({"batch_size": 0}, "--samples=0"), ({"temperature": -0.1}, "--temperature=-0.1"),
       ({"temperature": float("inf")}, "--temperature=inf"),
       ({"temperature": float("nan")}, "--temperature=nan"),

@@ -183,6 +183,7 @@ class RefusedTest(parameterized.TestCase):
   @parameterized.parameters(
       ([[0], [1, V]], f"line 1: id {V} at position 1 is outside the vocabulary of {V}"),
       ([[], [], [0, 0, -1]], "line 2: id -1 at position 2"),
+      ([[0], [[0, 1], [2]]], "line 1: found lists of several lengths; needed: integers"),
       ([[0.5]], "line 0: ids are float64 of shape .1.; needed: integers"),
       ([1, 2], r"line 0: ids are int64 of shape \[\]; needed: integers"))
   def test_ids_that_the_model_cannot_read(self, ids, message):

@@ -15,7 +15,7 @@ import numpy as np
 from hklm import config, ids, losses, metrics, model, run
 from hklm.data import base, bpe, characters, corpora, cuts, sources, streams, tokenizers, words
 from hklm.inference import evaluate, generate, lines, score
-from hklm.nn import cells, cudnn, heads, initializers, product, reverse_only, stack
+from hklm.nn import cells, cudnn, heads, initializers, product, reverse_only, stack, varying
 from hklm.nn import lstm as lstm_
 from hklm.training import logs, loop, memory, optimizers, step
 from tests.purity.library_makers import (
@@ -151,6 +151,7 @@ _MODEL = {
     "losses.linear_nats": lambda: call(
         losses.linear_nats, jnp.ones([B, H]), jnp.ones([V, H]), jnp.ones([V]), jnp.array([0, 3])),
     "losses.token_nats": lambda: call(losses.token_nats, jnp.zeros([B, V]), jnp.array([0, 3])),
+    "model.check_machine": lambda: call(model.check_machine, TRAINING.model),
     "model.import_cell": lambda: call(model.import_cell, "experiments.own_cell:mgu"),
     "model.language_model": lambda: call(model.language_model, TRAINING.model),
     "nn.cells.LSTM": lambda: inside(lambda: cells.LSTM(H).parameters(E)),
@@ -186,6 +187,7 @@ _MODEL = {
         lstm_.sequence, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]), jnp.ones([4 * H]),
         jnp.ones([T, B, E]), *lstm_state(), window()[:T] > 0),
     "nn.product.times": lambda: call(product.times, jnp.ones([1, E]), jnp.ones([H, E])),
+    "nn.varying.alike": lambda: call(lambda x, y: varying.alike(x, (y,)), 1.0, np.ones(2)),
     "nn.reverse_only.reverse_only": lambda: call(
         lambda x: jax.grad(lambda x: reverse_only.reverse_only(x, "no jvp here"))(x), 1.0),
     "nn.stack.initial_state": lambda: inside(started),
