@@ -52,7 +52,7 @@ def load_run() -> runs.Run:
   run_dir = flags.FLAGS.run_dir
   if not run_dir:
     raise InputError("--run_dir is not given; needed: a run directory that train wrote")
-  enable_x64_for(runs.read_config(os.path.abspath(run_dir))[0].model)
+  enable_x64_for(runs.read_config(os.path.abspath(run_dir)).model)
   return hklm.load_run(run_dir, flags.FLAGS.checkpoint)
 
 

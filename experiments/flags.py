@@ -22,6 +22,8 @@ TRAINING = tuple(f.name for f in dataclasses.fields(TrainConfig)
 
 flags.DEFINE_string("run_dir", "", "The run directory; train's default is the next free runs/N.")
 flags.DEFINE_bool("overwrite", False, "Replace an older run in --run_dir.")
+flags.DEFINE_bool("resume", False, "Go on with the run in --run_dir, from its newest checkpoint.")
+flags.DEFINE_string("init_from", "", "A run directory: begin with its parameters and tokenizer.")
 flags.DEFINE_multi_string(
     "corpus", [], "A file, a folder, a .gz, or - for standard input; may be given several times. "
     "Default: the built-in English text.")
@@ -78,7 +80,8 @@ _HELP = {
     "decay_start": "Epochs before the first decay of the step schedule; 0: as --decay_every.",
     "decay_every": "Epochs between decays of the step schedule.",
     "eval_every": "Updates between validations; 0: once an epoch.",
-    "checkpoint_every": "Updates between savings of the last parameters; 0: at the end.",
+    "checkpoint_every": "Updates between checkpoints; 0: once an epoch.",
+    "keep_checkpoints": "How many of the newest checkpoints are kept, besides the best.",
     "seed": "Of all randomness.",
 }
 
@@ -111,13 +114,43 @@ def corpus(name: str = "corpus") -> corpora.Corpus | None:
   return corpora.open_corpus(paths, FLAGS.encoding) if paths else None
 
 
-def flagfile(config: TrainConfig) -> str:
-  """The text of a `--flagfile` that gives this configuration and these corpora again."""
+def fill_from_file(path: str):
+  """Sets the flags that were not given to what `flagfile` has written; without a file, to nothing.
+  """
+  given = _given()
+  if os.path.isfile(path):
+    with open(path, encoding="utf-8") as file:
+      lines = file.read().splitlines()
+    FLAGS([path, *(line for line in lines if line.partition("=")[0].lstrip("-") not in given)])
+
+
+def fill_model(config: TrainConfig):
+  """Sets the flags of model and tokenizer that were not given to those of a run."""
+  for name, value in _values(config).items():
+    if name in (*MODEL, *TOKENIZER) and name not in _given():
+      FLAGS[name].value = value
+
+
+def _given() -> set[str]:
+  """The names of the flags that were given, --dropout for the three that it sets."""
+  given = {name for name in FLAGS if FLAGS[name].present}
+  return given | ({"input_dropout", "layer_dropout", "output_dropout"} & set(FLAGS)
+                  if "dropout" in given else set())
+
+
+def _values(config: TrainConfig) -> dict:
+  """The value of each flag that makes this configuration."""
   values = {name: getattr(config.model, name) for name in MODEL}
   values |= {name: getattr(config.tokenizer, "kind" if name == "tokenizer" else name)
              for name in TOKENIZER}
-  values |= {name: getattr(config, name) for name in TRAINING}
-  values |= {"encoding": FLAGS.encoding}
+  return values | {name: getattr(config, name) for name in TRAINING}
+
+
+def flagfile(config: TrainConfig) -> str:
+  """The text of a `--flagfile` that gives this configuration and these corpora again."""
+  values = _values(config) | {"encoding": FLAGS.encoding}
+  if FLAGS.init_from:
+    values["init_from"] = os.path.abspath(FLAGS.init_from)
   lines = [f"--{name}={value}" for name, value in values.items()]
   for name in ("corpus", "valid_corpus"):  # absolute: the replay may start elsewhere
     lines += [f"--{name}={path if path == '-' else os.path.abspath(path)}"

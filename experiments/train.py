@@ -4,31 +4,38 @@ The last line on standard output is `validation bits/char X  perplexity Y`, afte
 """
 
 import os
+import sys
 
 import jax
 
 import hklm
-from experiments import cli, flags
+from experiments import cli, flags, signals
 from hklm import run as runs
 from hklm import trainer
+from hklm.errors import InputError, Stopped
 
 FLAGS = flags.FLAGS
 SAMPLE_LENGTH = 300
-NAMES = ("run_dir", "overwrite", *flags.TEXT, "valid_corpus", "dropout", *flags.MODEL,
-         *flags.TOKENIZER, *flags.TRAINING)
+NAMES = ("run_dir", "overwrite", "resume", "init_from", *flags.TEXT, "valid_corpus", "dropout",
+         *flags.MODEL, *flags.TOKENIZER, *flags.TRAINING)
 
 
 def main():
   """Flags to config to `hklm.train`, then a sample and the validation figure."""
+  wish = signals.Wish()
+  run_dir = _run_dir()
   config = flags.train_config()
   cli.enable_x64_for(config.model)
-  run_dir = FLAGS.run_dir or runs.next_free()
-  runs.check_free(run_dir, FLAGS.overwrite)
   corpus, valid_corpus = flags.corpus(), flags.corpus("valid_corpus")
   cli.announce_device()
   cli.note(f"run directory: {os.path.abspath(run_dir)}")
-  run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
-                   files={"train.flags": flags.flagfile(config)})
+  try:
+    run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
+                     files={"train.flags": flags.flagfile(config)}, resume=FLAGS.resume,
+                     init_from=FLAGS.init_from, stop=wish)
+  except Stopped as stopped:
+    cli.note(str(stopped))
+    sys.exit(wish.status)
 
   # After an end of line: the initial state itself was met once a stream and epoch only.
   prompt = () if run.tokenizer.end_of_line is None else (run.tokenizer.end_of_line,)
@@ -42,6 +49,21 @@ def main():
           f"perplexity {best['valid_perplexity']:.2f}")
   else:
     print("no validation")
+
+
+def _run_dir() -> str:
+  """Where the run goes; what it resumes or begins from has its say in the flags not given."""
+  if FLAGS.resume and FLAGS.overwrite:
+    raise InputError("--resume goes on with a run, --overwrite removes it; drop one of them")
+  if FLAGS.resume and not FLAGS.run_dir:
+    raise InputError("--resume needs --run_dir: the run to go on with")
+  run_dir = FLAGS.run_dir or runs.next_free()
+  runs.check_free(run_dir, FLAGS.overwrite, FLAGS.resume)
+  if FLAGS.resume and runs.is_run(run_dir):
+    flags.fill_from_file(os.path.join(run_dir, "train.flags"))
+  elif FLAGS.init_from:
+    flags.fill_model(runs.read_config(FLAGS.init_from))
+  return run_dir
 
 
 if __name__ == "__main__":

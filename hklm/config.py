@@ -169,7 +169,9 @@ class TrainConfig:
     decay_start: see `schedule`, in epochs; 0: `decay_every`.
     decay_every: see `schedule`, in epochs.
     eval_every: updates between validations; 0: once an epoch.
-    checkpoint_every: updates between savings of the last parameters; 0: at the end.
+    checkpoint_every: updates between checkpoints; 0: once an epoch. The last update is always
+      saved.
+    keep_checkpoints: how many of the newest are kept, besides the best.
     seed: of parameters and dropout.
 
   >>> TrainConfig(learning_rate=0.)
@@ -199,12 +201,14 @@ class TrainConfig:
   decay_every: int = 1
   eval_every: int = 0
   checkpoint_every: int = 0
+  keep_checkpoints: int = 2
   seed: int = 0
 
   def __post_init__(self):
     _check_types(self)
     _one_of(self, optimizer=OPTIMIZERS, schedule=SCHEDULES)
-    _at_least(self, 1, "batch_size", "bptt", "epochs", "decay_every")
+    _at_least(self, 1, "batch_size", "bptt", "epochs", "decay_every",
+              "keep_checkpoints")
     _at_least(self, 0, "steps", "warmup", "decay_start", "eval_every", "checkpoint_every",
               "weight_decay", "clip", "clip_elementwise")
     _finite(self, "learning_rate", "weight_decay", "clip", "clip_elementwise", "decay_rate")

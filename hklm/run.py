@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from hklm import config as configs
 from hklm.config import ModelConfig, TrainConfig
@@ -19,6 +18,10 @@ from hklm.errors import InputError
 from hklm.model import CellFactory, LanguageModel, language_model
 from hklm.nn import cudnn
 from hklm.training import checkpoints
+from hklm.training.saver import BEST, STEP, check_finite
+from hklm.training.snapshots import PARAMS
+
+_TOKENIZER, _TEXT = "tokenizer_fingerprint", "text_fingerprint"  # in config.json
 
 
 class Run(NamedTuple):
@@ -57,15 +60,14 @@ def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -
   path = os.path.abspath(path)
   if checkpoint not in ("", "best", "last"):
     raise InputError(f"--checkpoint={checkpoint} is unknown; needed: best or last")
-  config, fingerprint = read_config(path)
-  tokenizer = tokenizers.load(os.path.join(path, "tokenizer.json"))
-  if tokenizer.fingerprint != fingerprint:
-    raise InputError(f"{path}: tokenizer.json has fingerprint {tokenizer.fingerprint[:12]}, "
-                     f"config.json says {fingerprint[:12]}; needed: the run's own tokenizer")
+  config, tokenizer, _ = read_contents(path)
   lm = language_model(_for_this_machine(config.model), cell)
-  if not checkpoint:
-    checkpoint = "best" if os.path.isdir(checkpoint_path(path, "best")) else "last"
-  params = read_checkpoint(path, checkpoint, lm, tokenizer)
+  best, last = (checkpoints.named(checkpoint_folder(path), kind) for kind in (BEST, STEP))
+  found = {"": best or last, "best": best, "last": last}[checkpoint]
+  if not found:
+    raise InputError(f"{checkpoint_folder(path)}: no checkpoint {checkpoint}".rstrip()
+                     + "; needed: a run that has got as far as saving one")
+  params = _read_params(found[0], lm, tokenizer)
   return Run(lm, params, tokenizer, config, path)
 
 
@@ -76,21 +78,55 @@ def _for_this_machine(model: ModelConfig) -> ModelConfig:
   return model
 
 
-def read_config(path: str) -> tuple[TrainConfig, str]:
-  """The configuration of the run at `path`, and its tokenizer's fingerprint."""
+class Contents(NamedTuple):
+  """What a run directory holds besides checkpoints.
+
+  Attributes:
+    config: the `TrainConfig`, its `model.vocab_size` set.
+    tokenizer: text to ids and back.
+    text_fingerprint: of the text that it trains on.
+  """
+
+  config: TrainConfig
+  tokenizer: Any
+  text_fingerprint: str
+
+
+def read_config(path: str) -> TrainConfig:
+  """The configuration of the run at `path`."""
+  return _read_config(path)[0]
+
+
+def read_contents(path: str) -> Contents:
+  """What the run directory at `path` holds besides checkpoints.
+
+  Raises:
+    InputError: not a run directory, a file that is missing or damaged (named), a tokenizer that
+      belongs to another run.
+  """
+  config, prints = _read_config(path)
+  tokenizer = tokenizers.load(os.path.join(path, "tokenizer.json"))
+  if tokenizer.fingerprint != prints[_TOKENIZER]:
+    raise InputError(f"{path}: tokenizer.json has fingerprint {tokenizer.fingerprint[:12]}, "
+                     f"config.json says {prints[_TOKENIZER][:12]}; needed: the run's own tokenizer")
+  return Contents(config, tokenizer, prints[_TEXT])
+
+
+def _read_config(path):
   values = _read_json(os.path.join(path, "config.json"))
-  fingerprint = values.pop("tokenizer_fingerprint", "")
-  return configs.from_json(TrainConfig, values), str(fingerprint)
+  prints = {name: str(values.pop(name, "")) for name in (_TOKENIZER, _TEXT)}
+  return configs.from_json(TrainConfig, values), prints
 
 
-def create(path: str, config: TrainConfig, tokenizer, overwrite: bool = False,
-           files: Mapping[str, str] | None = None) -> str:
+def create(path: str, config: TrainConfig, tokenizer, text_fingerprint: str = "",
+           overwrite: bool = False, files: Mapping[str, str] | None = None) -> str:
   """Makes a run directory, whole or not at all.
 
   Args:
     path: where; see `check_free`.
     config: with its `model.vocab_size` set.
     tokenizer: the run's.
+    text_fingerprint: of the text that it trains on.
     overwrite: whether an older run there may be removed.
     files: further text files by name.
 
@@ -103,7 +139,7 @@ def create(path: str, config: TrainConfig, tokenizer, overwrite: bool = False,
   with tempfile.TemporaryDirectory(prefix=".hklm.", dir=parent) as folder:
     new = os.path.join(folder, name)
     os.mkdir(new)  # with the usual permissions, which the temporary folder has not
-    values = configs.to_json(config) | {"tokenizer_fingerprint": tokenizer.fingerprint}
+    values = configs.to_json(config) | {_TOKENIZER: tokenizer.fingerprint, _TEXT: text_fingerprint}
     texts = {"config.json": json.dumps(values, indent=1) + "\n"} | dict(files or {})
     for file_name, text in texts.items():
       with open(os.path.join(new, file_name), "w", encoding="utf-8") as file:
@@ -115,8 +151,43 @@ def create(path: str, config: TrainConfig, tokenizer, overwrite: bool = False,
   return path
 
 
-def check_free(path: str, overwrite: bool = False) -> str:
+def check_same(older: Contents, config: TrainConfig):
+  """Refuses to go on with a run as if it had another configuration.
+
+  Args:
+    older: the run.
+    config: what it is to go on with. The name of the cell is not compared, which a cell given as a
+      function has only later, nor `model.vocab_size`.
+
+  Raises:
+    InputError: something differs (named).
+  """
+  found, needed = (_flat(configs.to_json(its)) for its in (config, older.config))
+  for name in sorted(set(needed) - {"cell"}):
+    if found[name] != needed[name]:
+      raise InputError(f"the run has --{name}={needed[name]}, found --{name}={found[name]}; "
+                       "needed: the same to resume it, or --init_from to begin another with its "
+                       "parameters")
+
+
+def _flat(values):
+  """The fields of a configuration by the names of their flags."""
+  flat = {}
+  for name, value in values.items():
+    if isinstance(value, dict):
+      flat |= {"tokenizer" if key == "kind" else key: its for key, its in _flat(value).items()}
+    else:
+      flat[name] = value
+  return flat
+
+
+def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
   """The absolute path, if a run may be written there.
+
+  Args:
+    path: the run directory.
+    overwrite: whether an older run there may be removed.
+    resume: whether a run that is there may be gone on with.
 
   Raises:
     InputError: something is there and may not be overwritten, or is not a run directory; no folder
@@ -133,17 +204,29 @@ def check_free(path: str, overwrite: bool = False) -> str:
                      "--run_dir")
   if not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path)):
     return path
-  if not _is_run(path):
+  if not is_run(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
-  if not overwrite:
-    raise InputError(f"{path} holds a run; give another --run_dir, or --overwrite to replace it")
+  if not (overwrite or resume):
+    raise InputError(f"{path} holds a run ({_how_far(path)}); give --resume to go on with it, "
+                     "--overwrite to replace it, or another --run_dir")
   return path
 
 
-def _is_run(path):
+def _how_far(path):
+  for checkpoint in checkpoints.named(checkpoint_folder(path), STEP):
+    try:
+      found = checkpoints.manifest(checkpoint)
+    except InputError:
+      continue
+    step, steps = found["step"], found.get("steps", 0)
+    return "finished" if step == steps else f"unfinished: {step:,} of {steps:,} updates are saved"
+  return "unfinished: nothing is saved yet"
+
+
+def is_run(path: str) -> bool:
   """Whether `create` made this folder: other programs have a config.json too."""
   try:
-    return "tokenizer_fingerprint" in _read_json(os.path.join(path, "config.json"))
+    return _TOKENIZER in _read_json(os.path.join(path, "config.json"))
   except (InputError, OSError):
     return False
 
@@ -154,43 +237,18 @@ def next_free(root: str = "runs") -> str:
               if not os.path.lexists(path := os.path.join(root, str(n))))
 
 
-def checkpoint_path(path: str, name: str) -> str:
-  """Where the run at `path` keeps its checkpoint `best` or `last`."""
-  return os.path.join(path, "checkpoints", name)
+def checkpoint_folder(path: str) -> str:
+  """Where the run at `path` keeps its checkpoints: `best-UPDATE` and `step-UPDATE`."""
+  return os.path.join(path, "checkpoints")
 
 
-def write_checkpoint(path: str, name: str, params, tokenizer):
-  """Saves parameters with the fingerprint of the tokenizer they go with."""
-  checkpoints.save(checkpoint_path(path, name), _payload(params, tokenizer))
-
-
-def read_checkpoint(path: str, name: str, lm: LanguageModel, tokenizer):
-  """The parameters of a checkpoint, which must fit the model and the tokenizer.
-
-  Args:
-    path: the run directory.
-    name: `best` or `last`.
-    lm: the run's functions.
-    tokenizer: the run's.
-
-  Raises:
-    InputError: no or a damaged checkpoint, of another model or tokenizer, or not finite.
-  """
-  place = checkpoint_path(path, name)
-  shapes = jax.eval_shape(lm.init, jax.random.key(0))
-  restored = checkpoints.restore(place, _payload(shapes, tokenizer))
-  if not np.array_equal(restored["tokenizer"], _payload(None, tokenizer)["tokenizer"]):
-    raise InputError(f"{place}: made with another tokenizer; needed: the run's own checkpoint")
-  for key, leaf in jax.tree_util.tree_leaves_with_path(restored["params"]):
-    if not bool(jax.numpy.isfinite(leaf).all()):
-      raise InputError(f"{place}: parameter {jax.tree_util.keystr(key)} is not finite; the run has "
-                       "diverged: train again with a lower --learning_rate or --clip")
-  return restored["params"]
-
-
-def _payload(params, tokenizer):
-  digest = np.frombuffer(bytes.fromhex(tokenizer.fingerprint), np.uint8)
-  return {"params": params, "tokenizer": digest}
+def _read_params(path, lm, tokenizer):
+  """The parameters of a checkpoint, which must fit the model and the tokenizer."""
+  if checkpoints.verify(path).get("tokenizer") != tokenizer.fingerprint:
+    raise InputError(f"{path}: made with another tokenizer; needed: the run's own checkpoint")
+  params = checkpoints.restore(path, PARAMS, jax.eval_shape(lm.init, jax.random.key(0)))
+  check_finite(params, path)
+  return params
 
 
 def _read_json(path):

@@ -6,37 +6,34 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 
 from hklm import run as runs
 from hklm.config import TrainConfig
-from hklm.data import base, corpora, encoding, streams, tokenizers
-from hklm.errors import InputError
+from hklm.data import corpora, streams, texts
+from hklm.errors import InputError, Stopped
 from hklm.inference.evaluate import evaluate
 from hklm.metrics import Metrics
 from hklm.model import CellFactory, LanguageModel, check_machine, language_model
 from hklm.report import curves
-from hklm.training import loop, memory, optimizers, step
-from hklm.training.logs import Progress, append_jsonl, say
+from hklm.training import checkpoints, loop, memory, optimizers, snapshots, step
+from hklm.training.logs import Progress, append_jsonl, keep_rows, say
+from hklm.training.saver import BEST, STEP, Saver
 
+METRICS = "metrics.jsonl"
 UNITS = {"char": "char", "byte": "byte", "word": "word", "bpe": "token"}
-
-
-class Text(NamedTuple):
-  """A corpus made ready: its tokenizer, and the encoded parts (`valid` None for none)."""
-
-  tokenizer: base.Tokenizer
-  train: encoding.Tokens
-  valid: encoding.Tokens | None
 
 
 def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[str] = (),
           valid_corpus: corpora.Corpus | Sequence[str] = (), cell: CellFactory | None = None,
-          overwrite: bool = False, files: Mapping[str, str] | None = None) -> runs.Run:
+          overwrite: bool = False, files: Mapping[str, str] | None = None, resume: bool = False,
+          init_from: str = "", stop: Callable[[], bool] = lambda: False) -> runs.Run:
   """Trains a model and writes the run directory.
+
+  A run that ended before its last update goes on with `resume=True`, and then is the run that it
+  would have been: on the CPU, with the same JAX and as many CPUs, bit for bit.
 
   Args:
     config: the run; a `model.vocab_size` of 0 becomes the tokenizer's.
@@ -46,12 +43,17 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     cell: your own cell, in place of `config.model.cell`.
     overwrite: whether an older run in `run_dir` is replaced.
     files: further text files for the run directory, by name.
+    resume: whether the run in `run_dir` is gone on with, from the newest checkpoint that is whole;
+      it keeps its configuration and text. What is not there is begun.
+    init_from: a run directory, whose parameters and tokenizer this run begins with (fine-tuning).
+    stop: asked after every update whether to save and end there.
 
   Returns:
     The run as `load_run` reads it: the best parameters, or the last ones without validation.
 
   Raises:
     InputError: bad input, before anything is written; or a loss that is not finite.
+    Stopped: `stop` came true; the state is saved.
 
   >>> import hklm, tempfile
   >>> folder = tempfile.mkdtemp()
@@ -63,11 +65,17 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   >>> run.tokenizer.decode(hklm.generate(run.lm, run.params, jax.random.key(0), 6).ravel()) != ""
   True
   """
-  run_dir = runs.check_free(run_dir, overwrite)
+  run_dir = runs.check_free(run_dir, overwrite, resume)
   check_machine(config.model)
+  older = runs.read_contents(run_dir) if resume and runs.is_run(run_dir) else None
   if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
     config = dataclasses.replace(config, valid_fraction=0.0)
-  text = prepare_text(config, corpus, valid_corpus)
+  newest, faults = None, {}
+  if older:
+    runs.check_same(older, config)
+    newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP)
+  base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
+  text = _prepare_text(config, corpus, valid_corpus, older, base)
   config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
   lm = language_model(config.model, cell)
   config = dataclasses.replace(config, model=lm.config)
@@ -75,80 +83,126 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   steps = config.steps or config.epochs * len(windows)
   optimizer = optimizers.optimizer(config, steps, len(windows))
   _check_memory(lm, config)
-  state = step.init(lm, optimizer, config.batch_size, config.seed)
+  state = step.init(lm, optimizer, config.batch_size, config.seed, base and _fitting(base, lm))
   say(f"model: {config.model.cell}, {sum(leaf.size for leaf in jax.tree.leaves(state.params)):,} "
       f"parameters; {steps:,} updates, {len(windows):,} an epoch, each epoch leaves out "
       f"{windows.left_out:,} tokens")
-
-  runs.create(run_dir, config, text.tokenizer, overwrite, files)
-  with open(os.path.join(run_dir, "metrics.jsonl"), "w", encoding="utf-8") as metrics_file:
-    log = _Log(metrics_file, lm, text, config, steps)
-    hooks = loop.Hooks(
-        log.training, log.validation if text.valid else None,
-        save_best=lambda p: runs.write_checkpoint(run_dir, "best", p, text.tokenizer),
-        save_last=lambda p: runs.write_checkpoint(run_dir, "last", p, text.tokenizer))
-    try:
-      loop.run(step.make_update(lm, optimizer), state, windows, steps, hooks, config.eval_every,
-               config.checkpoint_every,
-               config.decay_rate if config.schedule == "plateau" else 1.0)
-    finally:
-      log.progress.close()
-  _plot(run_dir, config)
+  if older and older.text_fingerprint != text.fingerprint:
+    raise InputError("the text is not the one that the run began with; needed: the same --corpus "
+                     "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")
+  if not older:
+    runs.create(run_dir, config, text.tokenizer, text.fingerprint, overwrite, files)
+  state, progress = _resumed(run_dir, state, newest, faults)
+  if resume:
+    _say_where_it_begins(run_dir, newest, int(state.step), steps)
+  _run(run_dir, config, lm, optimizer, text, windows, steps, state, progress, stop)
   return runs.load_run(run_dir, cell=cell)
 
 
-def prepare_text(config: TrainConfig, corpus: corpora.Corpus | Sequence[str],
-                 valid_corpus: corpora.Corpus | Sequence[str]) -> Text:
-  """Opens, splits and encodes; the sizes are checked before anything compiles.
+def _run(run_dir, config, lm, optimizer, text, windows, steps, state, progress, stop):
+  """Trains from `state` on, with all that is written besides."""
+  saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints)
+  with open(os.path.join(run_dir, METRICS), "a", encoding="utf-8") as metrics_file:
+    log = _Log(metrics_file, lm, text, config, int(state.step), steps)
 
-  The character alphabet is that of all the text given, so that a rare character of the held-out
-  part does not end the run; word and BPE vocabularies are those of the training part alone.
+    def checked(*args):
+      saver.check()  # what could not be saved ends the run soon
+      log.training(*args)
 
-  Args:
-    config: the run.
-    corpus: paths, or an opened corpus; nothing: the built-in one.
-    valid_corpus: as `corpus`; nothing: the share that `config.valid_fraction` says.
+    hooks = loop.Hooks(
+        checked, log.validation if text.valid else None,
+        save_best=lambda n, params: saver.save(
+            BEST, n, {snapshots.PARAMS: params}, {"tokenizer": text.tokenizer.fingerprint}),
+        save=lambda state, progress: saver.save(
+            STEP, int(state.step), snapshots.parts(state),
+            snapshots.about(progress, steps, text.tokenizer)),
+        stop=stop)
+    try:
+      state, progress = loop.run(
+          step.make_update(lm, optimizer), state, progress, windows, steps, hooks,
+          config.eval_every, config.checkpoint_every,
+          config.decay_rate if config.schedule == "plateau" else 1.0)
+    finally:
+      log.progress.close()
+      saver.wait()
+  _plot(run_dir, config)
+  if int(state.step) < steps:
+    raise Stopped(f"stopped after update {int(state.step):,} of {steps:,}; all is saved in "
+                  f"{run_dir}: go on with --resume")
 
-  Raises:
-    InputError: text that cannot be read or encoded; a validation part of fewer than two tokens.
+
+def _resumed(run_dir, state, path, faults):
+  """State and progress of the checkpoint `path`, and the directory as it was then.
+
+  Without one, the state given, and a directory in which nothing has happened yet.
   """
-  kind = config.tokenizer.kind
-  raw, whole = kind == "byte", _opened(corpus)
-  valid_fraction = 0.0 if valid_corpus else config.valid_fraction
-  train_part, valid_part, _ = whole.split(
-      valid_fraction, config.test_fraction, raw, at_lines=kind in ("word", "bpe"))
-  sources = [train_part]
-  if valid_corpus:
-    valid_part = _opened(valid_corpus)
-  if kind == "char":
-    sources = [whole, valid_part] if valid_corpus else [whole]
-  tokenizer = tokenizers.build(config.tokenizer, (c for s in sources for c in s.chunks(raw)))
-  train_tokens = encoding.encode_corpus(tokenizer, train_part)
-  has_valid = bool(valid_corpus or valid_fraction)
-  valid_tokens = encoding.encode_corpus(tokenizer, valid_part) if has_valid else None
-  say(f"text: {whole.documents} documents; {train_tokens.characters:,} characters to train on, "
-      f"{valid_tokens.characters if valid_tokens else 0:,} for validation; tokenizer {kind}, "
-      f"vocabulary {tokenizer.vocab_size:,}, {len(train_tokens.ids):,} training tokens, "
-      f"{train_tokens.unknown_tokens:,} of them unknown")
-  if not has_valid and config.schedule == "plateau":
-    raise InputError("--schedule=plateau needs validations; raise --valid_fraction, give "
-                     "--valid_corpus, or take another --schedule")
-  if not has_valid:
+  folder = runs.checkpoint_folder(run_dir)
+  progress = loop.Progress()
+  if path:
+    state, progress = snapshots.restored(path, checkpoints.manifest(path), state)
+  done = int(state.step)
+  for best in checkpoints.named(folder, BEST):
+    if checkpoints.step(best) > done:  # of a future that is about to happen again
+      checkpoints.remove(best)
+  faults = faults | checkpoints.newest(folder, BEST)[1]
+  for damaged, fault in faults.items():
+    say(f"skipped: {fault}; it is now {os.path.basename(checkpoints.set_aside(damaged))}")
+  if progress.best_step and not os.path.isdir(os.path.join(folder, f"{BEST}-{progress.best_step}")):
+    say(f"the best checkpoint, of update {progress.best_step:,}, is lost: the best is sought anew")
+    progress = progress._replace(best=math.inf, best_step=0)
+  keep_rows(os.path.join(run_dir, METRICS), done)
+  return state, progress
+
+
+def _say_where_it_begins(run_dir, path, done, steps):
+  if not path:
+    say(f"{run_dir} holds no checkpoint to go on from: the run begins at update 0")
+  elif done == steps:
+    say(f"{run_dir} is already complete: all {steps:,} updates are made")
+  else:
+    say(f"resumed after update {done:,} of {steps:,}, from {path}")
+
+
+def _fitting(base, lm):
+  """The parameters of a run, if they are those of this model."""
+  found, needed = ({jax.tree_util.keystr(name): leaf.shape
+                    for name, leaf in jax.tree_util.tree_leaves_with_path(params)}
+                   for params in (base.params, jax.eval_shape(lm.init, jax.random.key(0))))
+  for name in sorted(set(found) | set(needed)):
+    if found.get(name) != needed.get(name):
+      raise InputError(f"--init_from={base.path}: parameter {name} is "
+                       f"{found.get(name, 'missing')}, this model's {needed.get(name, 'missing')}; "
+                       "needed: the same sizes, cell and biases")
+  return jax.tree.map(lambda leaf: leaf.astype(lm.config.dtype), base.params)
+
+
+def _prepare_text(config, corpus, valid_corpus, older, base):
+  """The run's text; an older run, or the one to begin from, has the tokenizer."""
+  tokenizer = older.tokenizer if older else base.tokenizer if base else None
+  if tokenizer and tokenizer.kind != config.tokenizer.kind:
+    raise InputError(f"--tokenizer={config.tokenizer.kind}, but the run's is {tokenizer.kind}; "
+                     "needed: the run's")
+  try:
+    text = texts.prepare(config, corpus, valid_corpus, tokenizer)
+  except InputError as error:
+    if not older:
+      raise
+    raise InputError(f"{error} (or the text has changed since the run began)") from error
+  say(text.description)
+  if not text.valid:
     say("no validation: --valid_fraction is 0 and there is no --valid_corpus")
-  elif len(valid_tokens.ids) < 2:
-    raise InputError(f"the validation part has {len(valid_tokens.ids)} tokens; needed: 2 or more; "
-                     "raise --valid_fraction, or set it to 0 for no validation")
-  return Text(tokenizer, train_tokens, valid_tokens)
+  return text
 
 
 class _Log:
   """The hooks that write metrics.jsonl and move the progress bar."""
 
-  def __init__(self, file, lm: LanguageModel, text: Text, config: TrainConfig, steps: int):
+  def __init__(self, file, lm: LanguageModel, text: texts.Text, config: TrainConfig, done: int,
+               steps: int):
     self._file, self._lm, self._text, self._config = file, lm, text, config
     self._unit = UNITS[config.tokenizer.kind]
     self._start = time.monotonic()
-    self.progress = Progress(steps, self._unit)
+    self.progress = Progress(done, steps, self._unit)
 
   def training(self, step_: int, metrics: Metrics, gradient_norm: float):
     self.progress.update(step_, metrics.nats_per_token, metrics.bits_per_token, metrics.tokens)
@@ -172,15 +226,9 @@ class _Log:
 
 def best_validation(run_dir: str) -> dict | None:
   """The metrics.jsonl row of the best validation of the run, or None without validation."""
-  with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+  with open(os.path.join(run_dir, METRICS), encoding="utf-8") as file:
     rows = [row for row in map(json.loads, file) if "valid_nats_per_token" in row]
   return min(rows, key=lambda row: row["valid_nats_per_token"], default=None)
-
-
-def _opened(corpus: corpora.Corpus | Sequence[str]) -> corpora.Corpus:
-  if isinstance(corpus, corpora.Corpus):
-    return corpus
-  return corpora.open_corpus(corpus) if corpus else corpora.builtin_corpus()
 
 
 def _check_memory(lm, config):
@@ -205,5 +253,5 @@ def _plot(run_dir, config):
   if importlib.util.find_spec("matplotlib") is None:
     say("no curves.png: matplotlib is not installed; pip install -e '.[plots]'")
     return
-  curves.plot(os.path.join(run_dir, "metrics.jsonl"), os.path.join(run_dir, "curves.png"),
+  curves.plot(os.path.join(run_dir, METRICS), os.path.join(run_dir, "curves.png"),
               UNITS[config.tokenizer.kind])

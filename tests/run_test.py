@@ -21,7 +21,7 @@ from hklm import run as runs
 from hklm.data import tokenizers
 from hklm.errors import InputError
 from hklm.nn import cudnn
-from tests import oracle
+from tests import on_disk, oracle
 
 CONFIG = hklm.TrainConfig(
     hklm.ModelConfig(vocab_size=4, embedding_size=3, hidden_size=5, init="uniform:0.1,bias=zeros"),
@@ -58,7 +58,7 @@ class RunTestCase(parameterized.TestCase):
     """A run whose checkpoints hold parameters of these scales."""
     path = runs.create(path or self.path, CONFIG, tokenizer)
     for name, scale in scales.items():
-      runs.write_checkpoint(path, name, parameters(scale), tokenizer)
+      on_disk.write(path, name, parameters(scale), tokenizer)
     return path
 
   def assert_refused(self, message, *args, **kwargs):
@@ -82,7 +82,7 @@ class LoadTest(RunTestCase):
   def test_what_cudnn_trained_is_read_where_there_is_none(self):
     model = dataclasses.replace(CONFIG.model, lstm_impl="cudnn")
     runs.create(self.path, dataclasses.replace(CONFIG, model=model), TOKENIZER)
-    runs.write_checkpoint(self.path, "last", parameters(1.0), TOKENIZER)
+    on_disk.write(self.path, "last", parameters(1.0), TOKENIZER)
     run = hklm.load_run(self.path)
     self.assertEqual(run.config.model, model)
     self.assertEqual(run.lm.config.lstm_impl, "auto")
@@ -97,7 +97,7 @@ class LoadTest(RunTestCase):
   def test_last_where_there_was_no_validation(self):
     self.write(last=2.0)
     chex.assert_trees_all_equal(hklm.load_run(self.path).params, parameters(2.0))
-    self.assert_refused("checkpoints/best: no checkpoint", self.path, "best")
+    self.assert_refused("checkpoints: no checkpoint best; needed: a run", self.path, "best")
 
   def test_in_another_process_and_by_a_relative_path(self):
     self.write(best=1.0)
@@ -135,9 +135,9 @@ class RefusedTest(RunTestCase):
   def test_a_checkpoint_of_another_run_of_the_same_size(self):
     self.write(best=1.0)
     other = self.write(os.path.join(self.folder, "other"), OTHER, best=1.0)
-    shutil.rmtree(runs.checkpoint_path(self.path, "best"))
-    shutil.copytree(runs.checkpoint_path(other, "best"), runs.checkpoint_path(self.path, "best"))
-    self.assert_refused("checkpoints/best: made with another tokenizer")
+    shutil.rmtree(runs.checkpoint_folder(self.path))
+    shutil.copytree(runs.checkpoint_folder(other), runs.checkpoint_folder(self.path))
+    self.assert_refused("checkpoints/best-1: made with another tokenizer")
 
   @parameterized.named_parameters(
       ("empty", lambda text: "", "config.json: not JSON"),
@@ -154,7 +154,7 @@ class RefusedTest(RunTestCase):
       ("fingerprint", lambda text: text.replace("tokenizer_fingerprint", "fingerprint"),
        "unknown fields fingerprint"),
       ("size", lambda text: text.replace('"hidden_size": 5', '"hidden_size": 6'),
-       r"parameter .*\['head'\]\['w'\]: found .*\(4, 5\).*needed .*\(4, 6\).*disagree"))
+       r"array \['head'\]\['w'\]: found .*\(4, 5\).*needed .*\(4, 6\).*disagree"))
   def test_a_damaged_config(self, damage, message):
     self.write(best=1.0)
     config = pathlib.Path(self.path, "config.json")
@@ -170,8 +170,8 @@ class RefusedTest(RunTestCase):
     if name == "checkpoints":
       shutil.rmtree(part)
       self.assert_refused(name)
-      os.makedirs(os.path.join(part, "best"))
-      self.assert_refused("checkpoints/best: not a readable checkpoint")
+      os.makedirs(os.path.join(part, "best-2"))
+      self.assert_refused("checkpoints/best-2: manifest.json is missing")
     else:
       os.remove(part)
       self.assert_refused(f"{name}.*needed: ")
@@ -183,8 +183,8 @@ class RefusedTest(RunTestCase):
     self.write()
     bad = parameters(1.0)
     bad["lstm_0"]["w_hh"] = bad["lstm_0"]["w_hh"].at[1, 1].set(value)
-    runs.write_checkpoint(self.path, "best", bad, TOKENIZER)
-    self.assert_refused(r"parameter \['lstm_0'\]\['w_hh'\] is not finite; the run has diverged")
+    on_disk.write(self.path, "best", bad, TOKENIZER)
+    self.assert_refused(r"best-1: array \['lstm_0'\]\['w_hh'\] is not finite; the run has diverged")
 
   def test_a_cell_that_cannot_be_imported(self):
     model = dataclasses.replace(CONFIG.model, cell="no_such_module:cell")
@@ -212,13 +212,15 @@ class CreateTest(RunTestCase):
     below = os.path.join(self.folder, "a", "b", "c")
     runs.create(below, CONFIG, TOKENIZER)
     for path in (self.path, below):
-      self.assertEqual(runs.read_config(path), (CONFIG, TOKENIZER.fingerprint))
+      self.assertEqual(runs.read_config(path), CONFIG)
+      self.assertEqual(runs.read_contents(path), (CONFIG, TOKENIZER, ""))
 
   def test_a_run_is_replaced_only_when_asked(self):
     self.write(best=1.0)
     before = listing(self.folder)
-    with self.assertRaisesRegex(InputError, f"{self.path} holds a run; give another --run_dir, or "
-                                            "--overwrite to replace it"):
+    with self.assertRaisesRegex(
+        InputError, f"{self.path} holds a run .unfinished: nothing is saved yet.; give --resume to "
+        "go on with it, --overwrite to replace it, or another --run_dir"):
       runs.create(self.path, CONFIG, OTHER)
     self.assertEqual(listing(self.folder), before)
     runs.create(self.path, CONFIG, OTHER, overwrite=True)
@@ -240,7 +242,7 @@ class CreateTest(RunTestCase):
       os.symlink("nowhere", self.path)
     before = listing(self.folder)
     with self.assertRaisesRegex(InputError, "is there and is not a run directory"):
-      runs.create(self.path, CONFIG, TOKENIZER, overwrite)
+      runs.create(self.path, CONFIG, TOKENIZER, overwrite=overwrite)
     self.assertEqual(listing(self.folder), before)
 
   def test_neighbours_are_left_alone(self):

@@ -1,5 +1,6 @@
 """Corpora to ids on disk."""
 
+import hashlib
 import tempfile
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ class Tokens(NamedTuple):
     unknown_tokens: how many tokens are the unknown word.
     unknown_examples: up to 10 different spellings that became it, the first met.
     documents: how many documents the text is taken from.
+    fingerprint: SHA-256 of the ids, hexadecimal.
   """
 
   ids: np.ndarray
@@ -35,6 +37,7 @@ class Tokens(NamedTuple):
   unknown_tokens: int
   unknown_examples: tuple[str, ...]
   documents: int
+  fingerprint: str
 
 
 def encode_corpus(tokenizer: Tokenizer, corpus: Corpus) -> Tokens:
@@ -68,6 +71,7 @@ def encode_corpus(tokenizer: Tokenizer, corpus: Corpus) -> Tokens:
   first_end = None  # of the first token
   examples = {}  # a set that keeps its order
   with tempfile.TemporaryFile() as file:
+    digest = hashlib.sha256()
     for chunk in corpus.chunks(raw):
       ids = tokenizer.encode(chunk, at=int(size[0]))
       if first_end is None and len(ids):
@@ -80,12 +84,13 @@ def encode_corpus(tokenizer: Tokenizer, corpus: Corpus) -> Tokens:
       count += len(ids)
       size += _size(chunk)
       _write(file, ids)
+      digest.update(ids.data)
     file.flush()
     # numpy cannot map an empty file
     ids = np.memmap(file, dtype, mode="r") if count else np.zeros(0, dtype)
   scored = size - first_end if count else np.zeros(2, np.int64)
   return Tokens(ids, *size.tolist(), *scored.tolist(), int(unknown),
-                tuple(examples)[:_EXAMPLES], corpus.documents)
+                tuple(examples)[:_EXAMPLES], corpus.documents, digest.hexdigest())
 
 
 def _size(text: str | bytes) -> np.ndarray:

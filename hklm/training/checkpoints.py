@@ -1,64 +1,226 @@
-"""Parameters on disk, through orbax."""
+"""Arrays on disk: written whole or not at all, and verified before they are used.
 
+A checkpoint is a folder `NAME-UPDATE` with a folder for each of its parts, which orbax writes and
+reads, and `manifest.json`, which says how large each file is and what its SHA-256 is. It is made
+beside its place and renamed when it is whole; an older one goes only after that.
+"""
+
+import hashlib
+import itertools
+import json
 import os
+import re
 import shutil
+from collections.abc import Iterator, Mapping
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from hklm.errors import InputError
 
-
-def save(path: str, params):
-  """Writes parameters to the folder `path`, in place of what it held; done when it returns.
-
-  What it held stays until the new parameters are whole: orbax itself would delete it first.
-
-  Raises:
-    InputError: they cannot be written, as on a full disk.
-  """
-  path = os.path.abspath(path)
-  new, old, unfinished = path + ".new", path + ".old", path + ".new.orbax-checkpoint-tmp"
-  try:
-    with ocp.StandardCheckpointer() as checkpointer:
-      checkpointer.save(new, params, force=True)
-    shutil.rmtree(old, ignore_errors=True)
-    if os.path.isdir(path):
-      os.rename(path, old)
-    os.rename(new, path)
-  except Exception as error:  # whatever the part of orbax that met the trouble raises
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    raise InputError(f"{path}: cannot be saved ({reason:.200}); needed: room to write below "
-                     "--run_dir") from error
-  finally:
-    for folder in (new, old, unfinished):
-      shutil.rmtree(folder, ignore_errors=True)
+MANIFEST = "manifest.json"
+_UNFINISHED = ".unfinished-"
 
 
-def restore(path: str, target):
-  """The parameters in the folder `path`, with the structure, shapes and dtypes of `target`.
+def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) -> str:
+  """Writes a checkpoint; when it returns, all of it is on the disk.
 
   Args:
-    path: what `save` wrote.
+    folder: where checkpoints are; made if it is not there, but not what it is in.
+    name: what kind it is, such as `step` or `best`.
+    step_: the update after which it was.
+    parts: pytrees of arrays, by the names of their folders.
+    about: JSON values for the manifest.
+
+  Returns:
+    The folder `NAME-UPDATE`, absolute.
+
+  Raises:
+    InputError: it cannot be written, as on a full disk. What was there before is still there.
+  """
+  folder = os.path.abspath(folder)  # orbax says yes to a relative path, and fails later
+  path = os.path.join(folder, f"{name}-{step_}")
+  new = os.path.join(folder, f"{_UNFINISHED}{name}-{step_}")
+  try:
+    if not os.path.isdir(folder):
+      os.mkdir(folder)
+    shutil.rmtree(new, ignore_errors=True)
+    with _orbax() as checkpointer:
+      for part, tree in parts.items():
+        checkpointer.save(os.path.join(new, part), args=ocp.args.StandardSave(tree))
+    manifest = dict(about) | {"step": step_, "files": dict(_described(new))}
+    with open(os.path.join(new, MANIFEST), "w", encoding="utf-8") as file:
+      json.dump(manifest, file, indent=1)
+      file.flush()
+      os.fsync(file.fileno())
+    shutil.rmtree(path, ignore_errors=True)  # a damaged one; updates are numbered but once
+    os.rename(new, path)
+  except Exception as error:  # whatever the part of orbax that met the trouble raises
+    shutil.rmtree(new, ignore_errors=True)
+    raise InputError(f"{path}: cannot be saved ({_reason(error)}); needed: the run directory, and "
+                     "room to write in it") from error
+  return path
+
+
+def verify(path: str) -> dict:
+  """The manifest of a checkpoint, every file of which is as it was written.
+
+  Args:
+    path: the folder `NAME-UPDATE`.
+
+  Raises:
+    InputError: nothing there, no readable manifest, a file that is missing or has changed (named).
+  """
+  found = manifest(path)
+  for name, described in found["files"].items():
+    file = os.path.join(path, name)
+    try:
+      if os.path.getsize(file) != described["bytes"]:
+        raise _unfit(path, f"{name} has {os.path.getsize(file)} bytes, not {described['bytes']}")
+      if _digest(file) != described["sha256"]:
+        raise _unfit(path, f"{name} is not what was written")
+    except OSError as error:
+      raise _unfit(path, f"{name}: {error.strerror}") from error
+  return found
+
+
+def manifest(path: str) -> dict:
+  """What a checkpoint says of itself: `step`, `files`, and what `write` was given; not verified.
+
+  Args:
+    path: the folder `NAME-UPDATE`.
+
+  Raises:
+    InputError: nothing there, or no manifest of it that can be read.
+  """
+  if not os.path.isdir(path):
+    raise _unfit(path, "no checkpoint")
+  try:
+    with open(os.path.join(path, MANIFEST), encoding="utf-8") as file:
+      found = json.load(file)
+    # What is not of this form is refused here.
+    files = {str(name): {"bytes": int(its["bytes"]), "sha256": str(its["sha256"])}
+             for name, its in found["files"].items()}
+    its_step = int(found["step"])
+  except FileNotFoundError as error:
+    raise _unfit(path, f"{MANIFEST} is missing") from error
+  except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    raise _unfit(path, f"{MANIFEST} cannot be read ({_reason(error)})") from error
+  if step(path) != its_step:
+    raise _unfit(path, f"{MANIFEST} is of update {its_step}")
+  return found | {"files": files}
+
+
+def restore(path: str, part: str, target):
+  """A part of a checkpoint, with the structure, shapes and dtypes of `target`.
+
+  Args:
+    path: the folder `NAME-UPDATE`; see `verify`.
+    part: the name of the part.
     target: a pytree of arrays or `jax.ShapeDtypeStruct`.
 
   Raises:
-    InputError: nothing there, something damaged, another structure, another shape or dtype (each
-      named).
+    InputError: not readable; another structure, another shape or dtype (each named).
   """
-  path = os.path.abspath(path)
-  if not os.path.isdir(path):
-    raise InputError(f"{path}: no checkpoint; needed: a folder that train wrote")
-  with ocp.StandardCheckpointer() as checkpointer:
+  path = os.path.join(os.path.abspath(path), part)
+  with _orbax() as checkpointer:
     try:
       _compare(path, checkpointer.metadata(path).item_metadata.tree, target)
-      return checkpointer.restore(path, target)
+      found = checkpointer.restore(path, args=ocp.args.StandardRestore(target))
+      return jax.tree.map(jnp.array, found)  # NumPy's, which were saved, become JAX's
     except InputError:
       raise
     except Exception as error:  # damage shows as whatever the part of orbax that met it raises
-      reason = " ".join(f"{type(error).__name__}: {error}".split())
-      raise InputError(f"{path}: not a readable checkpoint ({reason:.200}); needed: a folder that "
-                       "train wrote") from error
+      raise InputError(f"{path}: not readable ({_reason(error)}); needed: a checkpoint as train "
+                       "wrote it") from error
+
+
+def named(folder: str, name: str) -> list[str]:
+  """The folders `NAME-UPDATE` in `folder`, the newest first, whole or not."""
+  if not os.path.isdir(folder):
+    return []
+  found = [entry for entry in os.listdir(folder) if re.fullmatch(rf"{name}-\d+", entry)]
+  return [os.path.join(folder, entry) for entry in sorted(found, key=step, reverse=True)]
+
+
+def newest(folder: str, name: str) -> tuple[str | None, dict[str, str]]:
+  """The newest checkpoint that is whole, and what is wrong with each newer one.
+
+  Args:
+    folder: where checkpoints are.
+    name: their kind.
+
+  Returns:
+    Its folder, or None; a message for the folder of each that cannot be used.
+  """
+  faults = {}
+  for path in named(folder, name):
+    try:
+      verify(path)
+      return path, faults
+    except InputError as error:
+      faults[path] = str(error)
+  return None, faults
+
+
+def set_aside(path: str) -> str:
+  """Renames a checkpoint that is damaged, so that it is none any more; returns its new place."""
+  folder, name = os.path.split(path)
+  for number in itertools.count():
+    aside = os.path.join(folder, f"damaged-{number}-{name}")
+    if not os.path.lexists(aside):
+      os.rename(path, aside)
+      return aside
+
+
+def remove(path: str):
+  """Removes a checkpoint, so that half of it is never taken for one."""
+  folder, name = os.path.split(path)
+  hidden = os.path.join(folder, _UNFINISHED + name)
+  shutil.rmtree(hidden, ignore_errors=True)
+  os.rename(path, hidden)
+  shutil.rmtree(hidden, ignore_errors=True)
+
+
+def sweep(folder: str):
+  """Removes what a process that was killed had not finished writing."""
+  for entry in os.listdir(folder) if os.path.isdir(folder) else ():
+    if entry.startswith(_UNFINISHED):
+      shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
+
+
+def _orbax() -> ocp.Checkpointer:
+  """Not orbax's asynchronous one: who waits, and for what, is decided in `saver`."""
+  return ocp.Checkpointer(ocp.StandardCheckpointHandler())
+
+
+def step(path: str) -> int:
+  """The update that the folder `NAME-UPDATE` is named after."""
+  return int(path.rpartition("-")[2])
+
+
+def _described(root: str) -> Iterator[tuple[str, dict]]:
+  """Name, and size and SHA-256, of each file below `root`, flushed to the disk."""
+  for folder, _, names in sorted(os.walk(root)):
+    for name in sorted(names):
+      path = os.path.join(folder, name)
+      with open(path, "rb") as file:
+        os.fsync(file.fileno())
+      yield os.path.relpath(path, root), {"bytes": os.path.getsize(path), "sha256": _digest(path)}
+
+
+def _digest(path: str) -> str:
+  with open(path, "rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unfit(path, found) -> InputError:
+  return InputError(f"{path}: {found}; needed: a checkpoint as train wrote it")
+
+
+def _reason(error) -> str:
+  return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _compare(path, found, target):
@@ -67,5 +229,5 @@ def _compare(path, found, target):
        for key, leaf in jax.tree_util.tree_leaves_with_path(tree)} for tree in (found, target))
   for name in sorted(set(found) | set(target)):
     if found.get(name) != target.get(name):
-      raise InputError(f"{path}: parameter {name}: found {found.get(name, 'nothing')}, needed "
+      raise InputError(f"{path}: array {name}: found {found.get(name, 'nothing')}, needed "
                        f"{target.get(name, 'nothing')}; config.json and checkpoint disagree")

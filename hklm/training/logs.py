@@ -1,6 +1,7 @@
 """What a run says: a progress bar or plain lines on standard error, and metrics.jsonl."""
 
 import json
+import os
 import sys
 import time
 from typing import IO
@@ -19,17 +20,18 @@ def say(message: str):
 class Progress:
   """Loss, bits per token, tokens per second and time left: a bar, or lines when piped."""
 
-  def __init__(self, steps: int, unit: str):
+  def __init__(self, done: int, steps: int, unit: str):
     """Starts the clock.
 
     Args:
+      done: updates made before.
       steps: updates in all.
       unit: what a token is called: `char`, `byte`, `word` or `token`.
     """
-    self._steps, self._unit = steps, unit
+    self._done, self._steps, self._unit = done, steps, unit
     self._start = self._said = time.monotonic()
     self._tokens = 0
-    self._bar = tqdm(total=steps, file=sys.stderr, disable=not sys.stderr.isatty(),
+    self._bar = tqdm(total=steps, initial=done, file=sys.stderr, disable=not sys.stderr.isatty(),
                      dynamic_ncols=True,
                      bar_format="{percentage:3.0f}%  {remaining} left{postfix}")
 
@@ -45,7 +47,7 @@ class Progress:
       self._bar.update(step - self._bar.n)
     elif now - self._said >= PLAIN_SECONDS or step == self._steps:
       self._said = now
-      left = (now - self._start) / step * (self._steps - step)
+      left = (now - self._start) / (step - self._done) * (self._steps - step)
       say(f"update {step}/{self._steps}  {text}  {left:.0f} s left")
 
   def close(self):
@@ -57,3 +59,27 @@ def append_jsonl(file: IO[str], **values):
   """Appends one JSON object as a line, and hands it to the operating system."""
   file.write(json.dumps(values) + "\n")
   file.flush()
+
+
+def keep_rows(path: str, step: int):
+  """Cuts a file of JSON lines to the rows up to an update, whole or not at all.
+
+  What comes after, and a last line that was not written to its end, is as if it had never been.
+
+  Args:
+    path: the file; made if it is not there.
+    step: the last update whose rows stay.
+  """
+  kept = []
+  if os.path.exists(path):
+    with open(path, encoding="utf-8") as file:
+      for line in file:
+        try:
+          if not line.endswith("\n") or json.loads(line)["step"] > step:
+            break
+        except (ValueError, TypeError, KeyError):
+          break
+        kept.append(line)
+  with open(path + ".new", "w", encoding="utf-8") as file:
+    file.writelines(kept)
+  os.replace(path + ".new", path)

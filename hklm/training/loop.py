@@ -12,6 +12,21 @@ from hklm.metrics import Metrics
 from hklm.training.step import StepMetrics, TrainState
 
 LOG_EVERY = 20  # updates between readings of the loss: the device never waits for the host
+_NOTHING = Metrics(nats=0.0, tokens=0)
+
+
+class Progress(NamedTuple):
+  """What decides the future besides the training state; plain numbers on the host.
+
+  Attributes:
+    best: nats per token of the best validation so far.
+    best_step: the update after which that was.
+    unlogged: sums over the updates since `log` was called last.
+  """
+
+  best: float = math.inf
+  best_step: int = 0
+  unlogged: Metrics = _NOTHING
 
 
 class Hooks(NamedTuple):
@@ -20,65 +35,79 @@ class Hooks(NamedTuple):
   Attributes:
     log: `(step, Metrics since the last call, gradient_norm)`, every LOG_EVERY updates.
     validate: `(step, params) -> Metrics`, or None for no validation.
-    save_best: `(params)`, when a validation is the best so far.
-    save_last: `(params)`, every `checkpoint_every` updates and at the end.
+    save_best: `(step, params)`, when a validation is the best so far.
+    save: `(TrainState, Progress)`, every `checkpoint_every` updates and at the end. The arrays are
+      donated to the next update.
+    stop: whether to save and return after this update.
   """
 
   log: Callable[[int, Metrics, float], None]
   validate: Callable[[int, Any], Metrics] | None
-  save_best: Callable[[Any], None]
-  save_last: Callable[[Any], None]
+  save_best: Callable[[int, Any], None]
+  save: Callable[[TrainState, Progress], None]
+  stop: Callable[[], bool]
 
 
-def run(update: Callable, train_state: TrainState, windows: Sequence[np.ndarray], steps: int,
-        hooks: Hooks, eval_every: int = 0, checkpoint_every: int = 0,
-        plateau_factor: float = 1.0) -> TrainState:
-  """Makes `steps` updates over the windows, again and again from the first.
+def run(update: Callable, train_state: TrainState, progress: Progress,
+        windows: Sequence[np.ndarray], steps: int, hooks: Hooks, eval_every: int = 0,
+        checkpoint_every: int = 0, plateau_factor: float = 1.0) -> tuple[TrainState, Progress]:
+  """Goes on updating over the windows, again and again from the first, up to update `steps`.
+
+  What was saved after an update and is given here again has the same future as if it had never
+  been interrupted.
 
   Args:
     update: `make_update`'s.
-    train_state: the state to start from; donated to the first update.
+    train_state: the state to go on from; donated to the first update.
+    progress: what goes with it; at the start, `Progress()`.
     windows: int32 `[T + 1, B]` each; the model's state is reset before the first.
-    steps: updates in all.
+    steps: updates in all, those already made included.
     hooks: see `Hooks`.
     eval_every: updates between validations; 0: once an epoch. The last update is always validated.
-    checkpoint_every: updates between savings; 0: only the last.
+    checkpoint_every: updates between savings; 0: once an epoch. The last update is always saved.
     plateau_factor: multiplies the rate when a validation is not the best.
 
   Returns:
-    The state after the last update.
+    What was saved last: after the last update, or after the one that `stop` came true after.
 
   Raises:
     InputError: a loss or gradient that is not finite, with its update named.
   """
-  eval_every = eval_every or len(windows)
-  best = math.inf
+  eval_every, checkpoint_every = eval_every or len(windows), checkpoint_every or len(windows)
   pending: list[StepMetrics] = []
-  for step in range(1, steps + 1):
+  for step in range(int(train_state.step) + 1, steps + 1):
     window = windows[(step - 1) % len(windows)]
     reset = np.full(window.shape[1], (step - 1) % len(windows) == 0)
     train_state, metrics = update(train_state, window, reset)
     pending.append(metrics)
+    stops = hooks.stop()
     validates = hooks.validate and (step % eval_every == 0 or step == steps)
-    saves = step == steps or (checkpoint_every and step % checkpoint_every == 0)
-    if validates or saves or len(pending) == LOG_EVERY:
-      hooks.log(step, *_collect(pending, step))
+    saves = stops or step == steps or step % checkpoint_every == 0
+    # Where a run was interrupted must not be seen in what it logs.
+    logs = validates or step == steps or step % LOG_EVERY == 0
+    if logs or saves:
+      unlogged, norm = _collect(progress.unlogged, pending, step)
+      progress = progress._replace(unlogged=unlogged)
       pending.clear()
+    if logs:
+      hooks.log(step, progress.unlogged, norm)
+      progress = progress._replace(unlogged=_NOTHING)
     if validates:
       nats = hooks.validate(step, train_state.params).nats_per_token
-      if nats < best:  # never true of NaN
-        best = nats
-        hooks.save_best(train_state.params)
+      if nats < progress.best:  # never true of NaN
+        progress = progress._replace(best=nats, best_step=step)
+        hooks.save_best(step, train_state.params)
       else:
         train_state = train_state._replace(rate_factor=train_state.rate_factor * plateau_factor)
     if saves:
-      hooks.save_last(train_state.params)
-  return train_state
+      hooks.save(train_state, progress)
+    if stops:
+      break
+  return train_state, progress
 
 
-def _collect(pending, step):
-  """The sum of the pending updates' metrics, and the last gradient norm."""
-  total = Metrics(nats=0.0, tokens=0)
+def _collect(total, pending, step):
+  """`total` and the pending updates' metrics, and the last gradient norm."""
   norm = math.nan
   for back, metrics in enumerate(jax.device_get(pending)):
     nats, norm = float(metrics.nats), float(metrics.gradient_norm)

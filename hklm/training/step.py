@@ -39,8 +39,8 @@ class StepMetrics(NamedTuple):
   gradient_norm: jax.Array
 
 
-def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size: int, seed: int
-         ) -> TrainState:
+def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size: int, seed: int,
+         params: Any = None) -> TrainState:
   """The state before the first update, a function of its arguments alone.
 
   Args:
@@ -48,12 +48,13 @@ def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size:
     optimizer: as `optimizers.optimizer` makes it.
     batch_size: B, the rows of the carried state.
     seed: of the parameters, and of the key that dropout draws from.
+    params: parameters to start from, in place of new ones.
 
   Returns:
     A `TrainState` at step 0.
   """
   init_key, key = jax.random.split(jax.random.key(seed))
-  params = lm.init(init_key)
+  params = lm.init(init_key) if params is None else params
   return TrainState(params, jax.jit(optimizer.init)(params), lm.initial_state(params, batch_size),
                     key, jnp.int32(0), jnp.float32(1.0))
 

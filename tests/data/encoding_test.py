@@ -1,3 +1,4 @@
+import hashlib
 import os
 import subprocess
 import sys
@@ -80,7 +81,12 @@ class EncodeCorpusTest(parameterized.TestCase):
     corpus = corpora.corpus_of("abc").part(1, 1)
     tokens = encoding.encode_corpus(CharTokenizer("abc"), corpus)
     self.assertEqual((tokens.ids.dtype, len(tokens.ids)), (np.uint8, 0))
-    self.assertEqual(tokens[1:], (0, 0, 0, 0, 0, (), 1))
+    self.assertEqual(tokens[1:], (0, 0, 0, 0, 0, (), 1, hashlib.sha256(b"").hexdigest()))
+
+  def test_the_fingerprint_is_that_of_the_ids_however_the_text_is_cut(self):
+    text = "abc\n" * 300_000  # longer than a chunk
+    tokens = encoding.encode_corpus(CharTokenizer("\nabc"), corpora.corpus_of(text))
+    self.assertEqual(tokens.fingerprint, hashlib.sha256(bytes([1, 2, 3, 0]) * 300_000).hexdigest())
 
   def test_an_unseen_character_has_its_position_in_the_corpus(self):
     text = "ab\n" * 300_000 + "ab~\n"

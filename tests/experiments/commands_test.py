@@ -14,9 +14,9 @@ from absl.testing import absltest, parameterized
 
 import hklm
 from experiments import evaluate, sample, train
-from hklm import run as runs
 from hklm.data import corpora
 from hklm.errors import InputError
+from tests import on_disk
 from tests.experiments import binaries
 from tests.training import texts
 
@@ -58,7 +58,7 @@ def _changed_run(name, change):
   run_dir = shutil.copytree(trained()[0], path(name), dirs_exist_ok=True)
   run = hklm.load_run(trained()[0])
   params = dict(run.params, head=dict(run.params["head"], w=change(run.params["head"]["w"])))
-  runs.write_checkpoint(run_dir, "best", params, run.tokenizer)
+  on_disk.write(run_dir, "best", params, run.tokenizer, step=10**6)
   return run_dir
 
 
@@ -320,8 +320,8 @@ class MistakesTest(parameterized.TestCase):
 
   def test_an_existing_directory(self):
     run_dir, _ = trained()
-    self.assert_refused("holds a run; give another --run_dir, or --overwrite", train,
-                        f"--run_dir={run_dir}", f"--corpus={corpus()}", *SMALL)
+    self.assert_refused("holds a run (finished); give --resume to go on with it, --overwrite to",
+                        train, f"--run_dir={run_dir}", f"--corpus={corpus()}", *SMALL)
     self.assert_refused("is there and is not a run directory", train, "--overwrite",
                         f"--run_dir={_SHARED['folder'].name}", f"--corpus={corpus()}", *SMALL)
 
@@ -335,7 +335,7 @@ class MistakesTest(parameterized.TestCase):
   def test_parameters_that_are_not_finite(self, value):
     run_dir = _changed_run("not_finite", lambda w: w.at[0, 0].set(value))
     for module in (evaluate, sample):
-      self.assert_refused("parameter ['head']['w'] is not finite", module, f"--run_dir={run_dir}",
+      self.assert_refused("array ['head']['w'] is not finite", module, f"--run_dir={run_dir}",
                           *([f"--corpus={corpus()}"] if module is evaluate else []))
 
   def test_a_directory_below_a_file(self):
@@ -358,7 +358,7 @@ class OverwriteTest(absltest.TestCase):
     self.assertEqual(done.status, 0, done.stderr)
     self.assertEqual(done.stdout.splitlines()[-1], "no validation")
     self.assertIn("no validation: --valid_fraction is 0", done.stderr)
-    self.assertEqual(os.listdir(os.path.join(run_dir, "checkpoints")), ["last"])
+    self.assertEqual(os.listdir(os.path.join(run_dir, "checkpoints")), ["step-8"])
     self.assertEqual(binaries.here(sample, f"--run_dir={run_dir}").status, 0)
 
 

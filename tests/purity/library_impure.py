@@ -8,14 +8,16 @@ import dataclasses
 import functools
 import io
 import os
+import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
 from hklm import run, trainer
 from hklm.config import ModelConfig
-from hklm.data import corpora, encoding, sources, tokenizers
+from hklm.data import corpora, encoding, sources, texts, tokenizers
 from hklm.report import curves
-from hklm.training import checkpoints, logs
+from hklm.training import checkpoints, logs, loop, saver, snapshots
+from tests import on_disk
 from tests.purity.library_makers import (
     TEXT,
     TRAINING,
@@ -23,9 +25,9 @@ from tests.purity.library_makers import (
     call,
     fitted,
     listed,
-    lm,
     params,
     piped_progress,
+    train_state,
 )
 
 READS, WRITES, SAYS = "reads files", "changes files", "writes to standard error"
@@ -73,9 +75,9 @@ def tokenizer_file(folder: str) -> str:
 
 
 def checkpoint(folder: str) -> str:
-  path = os.path.join(folder, "checkpoint")
-  checkpoints.save(path, params())
-  return path
+  return checkpoints.write(os.path.join(folder, "checkpoints"), "step", 1,
+                           snapshots.parts(train_state()),
+                           snapshots.about(loop.Progress(), 4, four()))
 
 
 def metrics_file(folder: str) -> str:
@@ -90,7 +92,7 @@ def metrics_file(folder: str) -> str:
 def run_directory(folder: str) -> str:
   """What `train` leaves behind, but never trained."""
   path = run.create(os.path.join(folder, "run"), TRAINING, four())
-  run.write_checkpoint(path, "last", params(), four())
+  on_disk.write(path, "last", params(), four())
   return path
 
 
@@ -100,21 +102,41 @@ def four():
 
 
 # Parameters that are no arguments: orbax cannot take what is traced.
-def saving(path: str):
-  checkpoints.save(path, params())
+def writing(folder: str):
+  checkpoints.write(folder, "step", 1, {"params": params()}, {})
 
 
 def restoring(path: str):
-  return checkpoints.restore(path, params())
+  return checkpoints.restore(path, "params", params())
 
 
-def writing(path: str, tokenizer):
-  run.write_checkpoint(path, "last", params(), tokenizer)
+def setting_aside(path: str):
+  os.rename(checkpoints.set_aside(path), path)  # so that it can be done again
+
+
+def removing(path: str):
+  shutil.copytree(path, path + "0")
+  checkpoints.remove(path + "0")
+
+
+def sweeping(folder: str):
+  os.mkdir(os.path.join(folder, ".unfinished-step-2"))
+  checkpoints.sweep(folder)
+
+
+def restoring_a_state(path: str):
+  return snapshots.restored(path, checkpoints.manifest(path), train_state())[0].params
+
+
+def saving(folder: str):
+  saves = saver.Saver(folder, 1)
+  saves.save("step", 1, {"params": params()}, {})
+  saves.wait()
 
 
 def making_progress() -> Call:
   piped_progress()  # with the first one of a process tqdm starts a thread, once and for all
-  return call(logs.Progress, 2, "char")
+  return call(logs.Progress, 0, 2, "char")
 
 
 def plotting(folder: str) -> Call:
@@ -146,6 +168,8 @@ IMPURE: dict[str, Impure] = {
         corpora.Corpus.part, corpus(folder), 2, 5)),
     "data.corpora.Corpus.split, of a file": Impure((READS,), lambda folder: call(
         corpora.Corpus.split, corpus(folder), 0.25, 0.25)),
+    "data.texts.prepare": Impure((WRITES,), lambda folder: call(
+        texts.prepare, TRAINING, corpora.corpus_of(2 * TEXT))),
     "data.encoding.encode_corpus": Impure((WRITES,), lambda folder: call(
         encoding.encode_corpus, fitted("byte"), corpora.corpus_of(TEXT))),
     "data.sources.Source.read_bytes, of a file": Impure((READS,), lambda folder: call(
@@ -161,25 +185,42 @@ IMPURE: dict[str, Impure] = {
     "run.check_free": Impure((READS,), lambda folder: call(
         run.check_free, os.path.join(folder, "run"))),
     "run.create": Impure((READS, WRITES, SYSTEM), lambda folder: call(
-        run.create, os.path.join(folder, "run"), TRAINING, four(), True)),
+        run.create, os.path.join(folder, "run"), TRAINING, four(), "", True)),
     "run.load_run": Impure((READS,), lambda folder: call(run.load_run, run_directory(folder)),
                            BENEATH),
     "run.next_free": Impure((READS,), lambda folder: call(run.next_free, folder)),
-    "run.read_checkpoint": Impure((READS,), lambda folder: call(
-        run.read_checkpoint, run_directory(folder), "last", lm(), four()), BENEATH),
     "run.read_config": Impure((READS,), lambda folder: call(
         run.read_config, run_directory(folder))),
-    "run.write_checkpoint": Impure((READS, WRITES), lambda folder: call(
-        writing, folder, four()), BENEATH),
+    "run.read_contents": Impure((READS,), lambda folder: call(
+        run.read_contents, run_directory(folder))),
+    "run.is_run": Impure((READS,), lambda folder: call(run.is_run, run_directory(folder))),
     "trainer.best_validation": Impure((READS,), lambda folder: call(
         trainer.best_validation, os.path.dirname(metrics_file(folder)))),
-    "trainer.prepare_text": Impure((WRITES, SAYS), lambda folder: call(
-        trainer.prepare_text, TRAINING, corpora.corpus_of(2 * TEXT), ())),
     "trainer.train": Impure((READS, WRITES, SAYS), training, BENEATH),
     "training.checkpoints.restore": Impure((READS,), lambda folder: call(
         restoring, checkpoint(folder)), BENEATH),
-    "training.checkpoints.save": Impure((READS, WRITES), lambda folder: call(
-        saving, os.path.join(folder, "checkpoint")), BENEATH),
+    "training.checkpoints.write": Impure((READS, WRITES), lambda folder: call(
+        writing, os.path.join(folder, "checkpoints")), BENEATH),
+    "training.checkpoints.manifest": Impure((READS,), lambda folder: call(
+        checkpoints.manifest, checkpoint(folder))),
+    "training.checkpoints.verify": Impure((READS,), lambda folder: call(
+        checkpoints.verify, checkpoint(folder))),
+    "training.checkpoints.named": Impure((READS,), lambda folder: call(
+        checkpoints.named, os.path.dirname(checkpoint(folder)), "step")),
+    "training.checkpoints.newest": Impure((READS,), lambda folder: call(
+        checkpoints.newest, os.path.dirname(checkpoint(folder)), "step")),
+    "training.checkpoints.set_aside": Impure((READS, WRITES), lambda folder: call(
+        setting_aside, checkpoint(folder))),
+    "training.checkpoints.remove": Impure((READS, WRITES), lambda folder: call(
+        removing, checkpoint(folder))),
+    "training.checkpoints.sweep": Impure((READS, WRITES), lambda folder: call(
+        sweeping, os.path.dirname(checkpoint(folder)))),
+    "training.saver.Saver": Impure((READS,), lambda folder: call(
+        saver.Saver, os.path.dirname(checkpoint(folder)), 1)),
+    "training.saver.Saver.save": Impure((READS,), lambda folder: call(
+        saving, os.path.join(folder, "checkpoints")), (*BENEATH, WRITES)),  # in a thread of its own
+    "training.snapshots.restored": Impure((READS,), lambda folder: call(
+        restoring_a_state, checkpoint(folder)), BENEATH),
     "training.logs.Progress": Impure(
         (CLOCK, "output differs when it is called again"), lambda folder: making_progress(),
         (SYSTEM,)),  # where standard error is a real file: whether it is a terminal
@@ -188,5 +229,7 @@ IMPURE: dict[str, Impure] = {
         lambda folder: call(logs.Progress.update, piped_progress(), 2, 1.0, 1.5, 10)),
     "training.logs.append_jsonl": Impure(("changes argument 1",), lambda folder: call(
         functools.partial(logs.append_jsonl, step=1), io.StringIO())),
+    "training.logs.keep_rows": Impure((READS, WRITES), lambda folder: call(
+        logs.keep_rows, metrics_file(folder), 1)),
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),
 }

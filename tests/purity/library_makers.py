@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from hklm import config, metrics, model
-from hklm.data import base, corpora, streams, tokenizers
+from hklm.data import base, corpora, streams, texts, tokenizers
 from hklm.errors import InputError
 from hklm.nn import cells, dropout, embedding, heads, initializers, stack
 from hklm.training import logs, loop, optimizers, step
@@ -111,13 +111,19 @@ def counting(state: step.TrainState, ids, reset) -> tuple[step.TrainState, step.
 def piped_progress() -> logs.Progress:
   """A progress that says lines: a bar that is drawn cannot be copied."""
   with contextlib.redirect_stderr(io.StringIO()):
-    return logs.Progress(2, "char")
+    return logs.Progress(0, 2, "char")
 
 
 def silent_hooks() -> loop.Hooks:
   return loop.Hooks(log=lambda number, sums, norm: None,
                     validate=lambda number, values: metrics.Metrics(nats=float(number), tokens=1),
-                    save_best=lambda values: None, save_last=lambda values: None)
+                    save_best=lambda number, values: None, save=lambda state, progress: None,
+                    stop=lambda: False)
+
+
+def text() -> texts.Text:
+  """`TEXT` made ready."""
+  return texts.prepare(TRAINING, corpora.corpus_of(2 * TEXT))
 
 
 def fitted(kind: str) -> base.Tokenizer:

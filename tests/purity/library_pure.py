@@ -13,11 +13,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from hklm import config, ids, losses, metrics, model, run
-from hklm.data import base, bpe, characters, corpora, cuts, sources, streams, tokenizers, words
+from hklm.data import (
+  base,
+  bpe,
+  characters,
+  corpora,
+  cuts,
+  sources,
+  streams,
+  texts,
+  tokenizers,
+  words,
+)
 from hklm.inference import evaluate, generate, lines, score
 from hklm.nn import cells, cudnn, heads, initializers, product, reverse_only, stack, varying
 from hklm.nn import lstm as lstm_
-from hklm.training import logs, loop, memory, optimizers, step
+from hklm.training import (
+  checkpoints,
+  logs,
+  loop,
+  memory,
+  optimizers,
+  saver,
+  snapshots,
+  step,
+)
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -49,6 +69,7 @@ from tests.purity.library_makers import (
   reset,
   silent_hooks,
   started,
+  text,
   train_state,
   undonated,
   window,
@@ -144,7 +165,8 @@ _VALUES = {
     **{f"metrics.Metrics.{name}": lambda name=name: call(
         got(name), metrics.Metrics(3.0, 2, 1.0, 1))
        for name in ("nats_per_token", "bits_per_token", "perplexity", "known_perplexity")},
-    "run.checkpoint_path": lambda: call(run.checkpoint_path, "runs/1", "best"),
+    "run.checkpoint_folder": lambda: call(run.checkpoint_folder, "runs/1"),
+    "run.check_same": lambda: call(run.check_same, run.Contents(TRAINING, None, ""), TRAINING),
 }
 
 _MODEL = {
@@ -215,7 +237,16 @@ _TRAINING = {
     # Where nothing is drawn, nothing is to be put away.
     "training.logs.Progress.close": lambda: call(logs.Progress.close, piped_progress()),
     "training.loop.run": lambda: call(
-        loop.run, counting, train_state(), [window(), window()], 3, silent_hooks(), 2, 0, 0.5),
+        loop.run, counting, train_state(), loop.Progress(), [window(), window()], 3, silent_hooks(),
+        2, 0, 0.5),
+    "training.checkpoints.step": lambda: call(checkpoints.step, "best-12"),
+    "training.saver.check_finite": lambda: call(saver.check_finite, params(), "params"),
+    "training.saver.Saver.check": lambda: call(saver.Saver.check, saver.Saver("nowhere", 1)),
+    "training.saver.Saver.wait": lambda: call(saver.Saver.wait, saver.Saver("nowhere", 1)),
+    "training.snapshots.parts": lambda: call(snapshots.parts, train_state()),
+    "training.snapshots.about": lambda: call(snapshots.about, loop.Progress(), 3, fitted("char")),
+    "data.texts.Text.fingerprint": lambda: call(texts.Text.fingerprint.fget, text()),
+    "data.texts.Text.description": lambda: call(texts.Text.description.fget, text()),
     "training.memory.available": lambda: call(memory.available),
     "training.memory.estimate": lambda: call(memory.estimate, lm(), TRAINING),
     "training.memory.note": lambda: call(memory.note, 3 * 2**30, 2**33),

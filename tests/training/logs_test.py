@@ -20,7 +20,7 @@ def shown(stream, steps=(20, 40)):
   """What two updates of 2,000 tokens each write to standard error."""
   with unittest.mock.patch.object(sys, "stderr", stream), \
       unittest.mock.patch.dict(os.environ, COLUMNS="80", LINES="24"):
-    progress = logs.Progress(40, "char")
+    progress = logs.Progress(0, 40, "char")
     for step in steps:
       progress.update(step, 1.5, 2.1640, 2000)
     progress.close()
