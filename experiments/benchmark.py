@@ -27,7 +27,8 @@ flags.DEFINE_list("workloads", [], "Some of the named sizes, built in or given; 
 flags.DEFINE_list("contenders", list(contenders.NAMES), "hklm, and others to compare it with.")
 flags.DEFINE_integer("alternations", 7, "Rounds, in each of which each contender works once.")
 flags.DEFINE_enum("grow", None, choices.AXES, "In place of the measures: training steps of the "
-                  "first of the workloads, with this size from a quarter to four times.")
+                  "first of the workloads, with this size from a quarter to four times, or 1 to 4 "
+                  "layers.")
 flags.DEFINE_bool("peak_memory", True, "Measure peaks of memory, in processes of their own.")
 flags.DEFINE_string("json_file", "", "Where all figures go, as JSON.")
 flags.DEFINE_string("plot", "", "Where the plot goes, as PNG.")
@@ -48,6 +49,9 @@ def main():
   asked = choices.chosen("measures", FLAGS.measures, MEASURES)
   if FLAGS.grow and FLAGS["measures"].present:
     raise InputError("--grow stands in place of --measures; drop one of them")
+  if FLAGS.plot and asked == ["memory"] and not FLAGS.grow:
+    raise InputError("--plot draws ratios of time, of which --measures=memory has none; needed: "
+                     "another measure, or --json_file in place of --plot")
   works = _works()
   for flag in ("json_file", "plot"):
     if FLAGS[flag].value:

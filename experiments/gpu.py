@@ -239,7 +239,7 @@ def main():
   os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
   if not cudnn.available():
     raise InputError(f"found {jax.devices()[0].device_kind}; needed: an NVIDIA GPU and jax's CUDA "
-                     "plugin, which the extra `cuda` installs: pip install '.[cuda]'")
+                     "plugin, which the extra `cuda` installs: pip install -e '.[cuda]'")
   output = pathlib.Path(OUTPUT.value).absolute()
   output.mkdir(parents=True, exist_ok=True)
   cli.announce_device()

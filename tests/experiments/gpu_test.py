@@ -124,7 +124,7 @@ class RefusalTest(absltest.TestCase):
     done = binaries.here(gpu, "--output=never_made")
     self.assertEqual((done.status, done.stdout, done.stderr), (
         1, "", "error: found cpu; needed: an NVIDIA GPU and jax's CUDA plugin, which the extra "
-        "`cuda` installs: pip install '.[cuda]'\n"))
+        "`cuda` installs: pip install -e '.[cuda]'\n"))
     self.assertFalse(os.path.exists("never_made"))
 
   def test_without_a_folder(self):

@@ -472,6 +472,7 @@ class BinaryTest(parameterized.TestCase):
       ("--workload=mine:9,9,9,1,999999,999999", 
        "mine: V 9, E 9, H 9, layers 1, B 999999, T 999999: parameters, gradients and outputs take"),
       ("--json_file=x.out --plot=./x.out", "--json_file and --plot are both ./x.out; needed: "),
+      ("--measures=memory --plot=x.png", "--plot draws ratios of time, of which --measures="),
       ("--grow=E", "flag --grow=E: value should be one of <T|B|H|V|layers>"),
       ("--json_file=/no/such/folder/x", "--json_file=/no/such/folder/x cannot be written (No such"),
       ("--json_file=/dev/null", "--json_file=/dev/null is there and is no file"),
