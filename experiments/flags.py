@@ -83,6 +83,14 @@ _HELP = {
     "checkpoint_every": "Updates between checkpoints; 0: once an epoch.",
     "keep_checkpoints": "How many of the newest checkpoints are kept, besides the best.",
     "seed": "Of all randomness.",
+    "accumulate": "Parts of the batch read one after the other, their gradients added up.",
+    "compute_dtype": "bfloat16: updates compute in it, parameters stay float32; empty: --dtype.",
+    "remat_steps": "Steps whose activations are kept at a time, made again for the gradient; 0: "
+                   "all.",
+    "average": "none, polyak or exponential: the mean of the parameters that is validated.",
+    "average_decay": "Of --average=exponential.",
+    "average_start": "Updates before averaging starts.",
+    "on_nonfinite": "stop, or skip: leave an update out whose loss or gradient is not finite.",
 }
 
 _DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float,

@@ -18,6 +18,9 @@ LSTM_IMPLS = ("auto", "scan", "fused", "cudnn")
 TOKENIZERS = ("char", "byte", "word", "bpe")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop")
 SCHEDULES = ("constant", "cosine", "step", "plateau")
+COMPUTE_DTYPES = ("", "bfloat16")
+AVERAGES = ("none", "polyak", "exponential")
+ON_NONFINITE = ("stop", "skip")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +176,18 @@ class TrainConfig:
       saved.
     keep_checkpoints: how many of the newest are kept, besides the best.
     seed: of parameters and dropout.
+    accumulate: parts of B / `accumulate` streams that an update reads one after the other, adding
+      up their gradients; divides B.
+    compute_dtype: of the update's forward and backward pass: empty, the model's, or `bfloat16`, for
+      a float32 model. Parameters, sums and the optimiser stay float32, and so do evaluations.
+    remat_steps: steps of a window whose activations are kept at a time, made again for the
+      gradient; 0: those of the whole window are kept.
+    average: what is validated and kept as the best: `none`, the parameters; `polyak`, their mean
+      over the updates; `exponential`, a running mean.
+    average_decay: of `exponential`.
+    average_start: updates before averaging starts.
+    on_nonfinite: what follows a loss or gradient that is not finite: `stop` ends the run, `skip`
+      leaves that update out.
 
   >>> TrainConfig(learning_rate=0.)
   Traceback (most recent call last):
@@ -203,16 +218,24 @@ class TrainConfig:
   checkpoint_every: int = 0
   keep_checkpoints: int = 2
   seed: int = 0
+  accumulate: int = 1
+  compute_dtype: str = ""
+  remat_steps: int = 0
+  average: str = "none"
+  average_decay: float = 0.999
+  average_start: int = 0
+  on_nonfinite: str = "stop"
 
   def __post_init__(self):
     _check_types(self)
-    _one_of(self, optimizer=OPTIMIZERS, schedule=SCHEDULES)
-    _at_least(self, 1, "batch_size", "bptt", "epochs", "decay_every",
+    _one_of(self, optimizer=OPTIMIZERS, schedule=SCHEDULES, average=AVERAGES,
+            on_nonfinite=ON_NONFINITE)
+    _at_least(self, 1, "batch_size", "bptt", "epochs", "decay_every", "accumulate",
               "keep_checkpoints")
     _at_least(self, 0, "steps", "warmup", "decay_start", "eval_every", "checkpoint_every",
-              "weight_decay", "clip", "clip_elementwise")
+              "weight_decay", "clip", "clip_elementwise", "remat_steps", "average_start")
     _finite(self, "learning_rate", "weight_decay", "clip", "clip_elementwise", "decay_rate")
-    _rates(self, "valid_fraction", "test_fraction", "momentum", "rms_decay")
+    _rates(self, "valid_fraction", "test_fraction", "momentum", "rms_decay", "average_decay")
     for name in ("learning_rate", "decay_rate"):
       if not getattr(self, name) > 0:
         raise InputError(f"--{name}={getattr(self, name)} is out of range; needed: a number above "
@@ -222,6 +245,22 @@ class TrainConfig:
                        f"{self.test_fraction} leave nothing to train on; lower one of them")
     if not 0 <= self.seed < 2**32:
       raise InputError(f"--seed={self.seed} is out of range; needed: 0 to 2**32 - 1")
+    if self.batch_size % self.accumulate:
+      raise InputError(f"--accumulate={self.accumulate} does not divide --batch_size="
+                       f"{self.batch_size}; needed: equal parts: change one of them")
+    self._check_compute_dtype()
+
+  def _check_compute_dtype(self):
+    if self.compute_dtype not in COMPUTE_DTYPES:
+      raise InputError(f"--compute_dtype={self.compute_dtype} is unknown; needed: bfloat16, or "
+                       "nothing for --dtype")
+    if self.compute_dtype and self.model.dtype != "float32":
+      raise InputError(f"--compute_dtype={self.compute_dtype} is for float32 parameters; found "
+                       f"--dtype={self.model.dtype}; needed: --dtype=float32, or drop "
+                       "--compute_dtype")
+    if self.compute_dtype and self.model.lstm_impl == "cudnn":
+      raise InputError(f"--compute_dtype={self.compute_dtype} is not for --lstm_impl=cudnn, which "
+                       "computes in float32; needed: --lstm_impl=auto, or drop --compute_dtype")
 
 
 def to_json(config) -> dict:

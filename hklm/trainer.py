@@ -82,8 +82,9 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   windows = streams.Streams(text.train.ids, config.batch_size, config.bptt)
   steps = config.steps or config.epochs * len(windows)
   optimizer = optimizers.optimizer(config, steps, len(windows))
-  _check_memory(lm, config)
-  state = step.init(lm, optimizer, config.batch_size, config.seed, base and _fitting(base, lm))
+  _check_memory(lm, config, cell)
+  state = step.init(lm, optimizer, config.batch_size, config.seed, config, cell,
+                    base and _fitting(base, lm))
   say(f"model: {config.model.cell}, {sum(leaf.size for leaf in jax.tree.leaves(state.params)):,} "
       f"parameters; {steps:,} updates, {len(windows):,} an epoch, each epoch leaves out "
       f"{windows.left_out:,} tokens")
@@ -95,11 +96,11 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   state, progress = _resumed(run_dir, state, newest, faults)
   if resume:
     _say_where_it_begins(run_dir, newest, int(state.step), steps)
-  _run(run_dir, config, lm, optimizer, text, windows, steps, state, progress, stop)
+  _run(run_dir, config, lm, cell, optimizer, text, windows, steps, state, progress, stop)
   return runs.load_run(run_dir, cell=cell)
 
 
-def _run(run_dir, config, lm, optimizer, text, windows, steps, state, progress, stop):
+def _run(run_dir, config, lm, cell, optimizer, text, windows, steps, state, progress, stop):
   """Trains from `state` on, with all that is written besides."""
   saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints)
   with open(os.path.join(run_dir, METRICS), "a", encoding="utf-8") as metrics_file:
@@ -119,7 +120,7 @@ def _run(run_dir, config, lm, optimizer, text, windows, steps, state, progress, 
         stop=stop)
     try:
       state, progress = loop.run(
-          step.make_update(lm, optimizer), state, progress, windows, steps, hooks,
+          step.make_update(lm, optimizer, config, cell), state, progress, windows, steps, hooks,
           config.eval_every, config.checkpoint_every,
           config.decay_rate if config.schedule == "plateau" else 1.0)
     finally:
@@ -231,13 +232,13 @@ def best_validation(run_dir: str) -> dict | None:
   return min(rows, key=lambda row: row["valid_nats_per_token"], default=None)
 
 
-def _check_memory(lm, config):
+def _check_memory(lm, config, cell):
   """Says what much memory is for; refuses what XLA would not even try: it ends the process."""
   shapes = jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0)))
   if sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes) >= 2**40:
     raise InputError("the parameters would take a terabyte or more; lower --hidden_size, "
                      "--embedding_size or --vocab_size")
-  note = memory.note(memory.estimate(lm, config), memory.available())
+  note = memory.note(memory.estimate(lm, config, cell), memory.available())
   if note:
     say(note)
 

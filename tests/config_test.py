@@ -26,7 +26,8 @@ OTHER = (
                 optimizer="momentum", learning_rate=1.0, momentum=0.8, rms_decay=0.7,
                 weight_decay=0.6, clip=0.0, clip_elementwise=5.0, schedule="step", warmup=6,
                 decay_rate=0.4, decay_start=12, decay_every=8, eval_every=9, checkpoint_every=10,
-                seed=11),
+                seed=11, accumulate=2, compute_dtype="bfloat16", remat_steps=2, average="polyak",
+                average_decay=0.9, average_start=13, on_nonfinite="skip"),
 )
 DEFAULTS = (ModelConfig(), TokenizerConfig(), TrainConfig())
 
@@ -144,7 +145,8 @@ class RangeTest(parameterized.TestCase):
   @parameterized.product(
       case=[(ModelConfig, "input_dropout"), (ModelConfig, "layer_dropout"),
             (ModelConfig, "output_dropout"), (TrainConfig, "valid_fraction"),
-            (TrainConfig, "test_fraction"), (TrainConfig, "momentum"), (TrainConfig, "rms_decay")],
+            (TrainConfig, "test_fraction"), (TrainConfig, "momentum"), (TrainConfig, "rms_decay"),
+            (TrainConfig, "average_decay")],
       rate=[1.0, -0.1, 1.5, NAN, INF, 1])
   def test_rates(self, case, rate):
     kind, name = case
@@ -158,7 +160,8 @@ class RangeTest(parameterized.TestCase):
       (TokenizerConfig, "vocab_size", 0), (TrainConfig, "batch_size", 1), (TrainConfig, "bptt", 1),
       (TrainConfig, "epochs", 1), (TrainConfig, "decay_every", 1), (TrainConfig, "steps", 0),
       (TrainConfig, "warmup", 0), (TrainConfig, "decay_start", 0), (TrainConfig, "eval_every", 0),
-      (TrainConfig, "checkpoint_every", 0))
+      (TrainConfig, "checkpoint_every", 0), (TrainConfig, "accumulate", 1),
+      (TrainConfig, "remat_steps", 0), (TrainConfig, "average_start", 0))
   def test_sizes(self, kind, name, least):
     self.assertEqual(getattr(kind(**{name: least}), name), least)
     for value in (least - 1, -5, 2**31):
@@ -184,7 +187,10 @@ class RangeTest(parameterized.TestCase):
       (ModelConfig, "dtype", "float16", "float32, float64, bfloat16"),
       (ModelConfig, "num_biases", 3, "1, 2"), (ModelConfig, "num_biases", 0, "1, 2"),
       (TrainConfig, "optimizer", "lion", "sgd, momentum, adam, adamw, rmsprop"),
-      (TrainConfig, "schedule", "linear", "constant, cosine, step, plateau"))
+      (TrainConfig, "schedule", "linear", "constant, cosine, step, plateau"),
+      (TrainConfig, "average", "mean", "none, polyak, exponential"),
+      (TrainConfig, "on_nonfinite", "ignore", "stop, skip"),
+      (TrainConfig, "compute_dtype", "float16", "bfloat16, or nothing for --dtype"))
   def test_names(self, kind, name, value, needed):
     self.assert_refused(kind, f"--{name}={value} is unknown; needed: {needed}", **{name: value})
 
@@ -230,6 +236,22 @@ class RangeTest(parameterized.TestCase):
   def test_something_is_left_to_train_on(self, valid, test):
     self.assert_refused(TrainConfig, f"--valid_fraction={valid} and --test_fraction={test} leave "
                         "nothing to train on", valid_fraction=valid, test_fraction=test)
+
+  @parameterized.parameters((32, 3), (2, 4))
+  def test_parts_of_a_batch_are_equal(self, batch_size, accumulate):
+    self.assert_refused(TrainConfig, f"--accumulate={accumulate} does not divide --batch_size="
+                        f"{batch_size}", batch_size=batch_size, accumulate=accumulate)
+    self.assertTrue(TrainConfig(batch_size=batch_size * accumulate, accumulate=accumulate))
+
+  @parameterized.parameters("float64", "bfloat16")
+  def test_only_float32_has_another_dtype_to_compute_in(self, dtype):
+    self.assert_refused(TrainConfig, f"found --dtype={dtype}; needed: --dtype=float32, or drop "
+                        "--compute_dtype", model=ModelConfig(dtype=dtype),
+                        compute_dtype="bfloat16")
+
+  def test_cudnn_computes_in_float32_alone(self):
+    self.assert_refused(TrainConfig, "--compute_dtype=bfloat16 is not for --lstm_impl=cudnn",
+                        model=ModelConfig(lstm_impl="cudnn"), compute_dtype="bfloat16")
 
   def test_seeds(self):
     for seed in (0, 2**32 - 1):

@@ -9,22 +9,24 @@ import jax.numpy as jnp
 
 from hklm import losses
 from hklm.config import ModelConfig, TrainConfig
-from hklm.model import LanguageModel
-from hklm.training import optimizers
+from hklm.model import CellFactory, LanguageModel
+from hklm.training import averages, optimizers, precision
 
 LARGE = 2**30  # bytes: less than that, and less than half of what there is, is not worth a line
 
 
-def estimate(lm: LanguageModel, config: TrainConfig) -> int:
+def estimate(lm: LanguageModel, config: TrainConfig, cell: CellFactory | None = None) -> int:
   """Bytes of one update, from shapes alone: nothing is computed or compiled.
 
-  Parameters, their gradient and the optimiser's state; what the forward pass keeps for the backward
-  pass, whatever the cell; the logits at work. What is compiled takes between two thirds and three
-  halves of it (on a CPU, which widens bfloat16, up to three times).
+  Parameters, their gradient and average and the optimiser's state; what the forward pass keeps for
+  the backward pass, whatever the cell, of the streams and steps that are read at a time; the logits
+  at work. What is compiled takes between two thirds and three halves of it (on a CPU, which widens
+  bfloat16, up to three times).
 
   Args:
     lm: the bundle of functions.
     config: the run.
+    cell: your own cell, where `lm` was made with one in place of `lm.config.cell`.
 
   Returns:
     Bytes.
@@ -39,12 +41,19 @@ def estimate(lm: LanguageModel, config: TrainConfig) -> int:
   optimizer = optimizers.optimizer(config, config.warmup + 1, 1)  # no shape depends on the lengths
   params = jax.eval_shape(lambda: lm.init(jax.random.key(0)))
   opt_state = jax.eval_shape(optimizer.init, params)
+  average = jax.eval_shape(lambda p: averages.start(p, config), params)
+  lm = precision.computing(lm, config, cell)
+  read = jax.eval_shape(lambda p: precision.cast(p, config), params)
+  T = min(config.remat_steps or config.bptt, config.bptt)
+  B = config.batch_size // config.accumulate
+  chunks = (config.bptt - 1) // T  # before the last one: of each, the state before it is kept
+  state = jax.eval_shape(lambda p: lm.initial_state(p, B), read)
   # What does not grow with the batch is made of parameters alone, transposed ones for example,
   # which XLA does not store.
-  T, B = config.bptt, config.batch_size
-  activations = _kept(lm, params, T, B) - _kept(lm, params, T, B + 1)
-  return (_bytes([params, params, opt_state]) + _bytes(list(activations.elements()))
-          + _logits(T * B, lm.config))
+  activations = _kept(lm, read, T, B) - _kept(lm, read, T, B + 1)
+  return (_bytes([params, params, opt_state, average, read if config.compute_dtype else None])
+          + _sums(params, config, chunks) + chunks * _bytes(state)
+          + _bytes(list(activations.elements())) + _logits(T * B, lm.config))
 
 
 def available() -> int | None:
@@ -93,6 +102,13 @@ def _kept(lm, params, T, B) -> collections.Counter[jax.ShapeDtypeStruct]:
   held = jax.eval_shape(backward, params, jax.ShapeDtypeStruct([T, B], jnp.int32))
   return collections.Counter(
       jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(held))
+
+
+def _sums(params, config, chunks):
+  """Bytes of the sums that parts of a batch, and chunks of a window, add their gradients to."""
+  wide = jax.eval_shape(lambda p: jax.tree.map(
+      lambda leaf: leaf.astype(precision.wide(leaf.dtype)), p), params)
+  return ((config.accumulate > 1) + (chunks > 0)) * _bytes(wide)
 
 
 def _logits(N: int, config: ModelConfig) -> int:

@@ -7,8 +7,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from hklm.model import LanguageModel
+from hklm.config import TrainConfig
+from hklm.model import CellFactory, LanguageModel
 from hklm.nn.stack import State
+from hklm.training import averages, gradients, precision
+
+PLAIN = TrainConfig()
 
 
 class TrainState(NamedTuple):
@@ -19,8 +23,10 @@ class TrainState(NamedTuple):
     opt_state: the optimiser's.
     state: the model's state after the last window, every leaf `[B, ...]`.
     key: the run's random key; update n uses `fold_in(key, n)`.
-    step: updates made, int32 `[]`.
+    step: updates made, the skipped ones among them, int32 `[]`.
     rate_factor: what the plateau schedule multiplies the rate by, float32 `[]`.
+    average: the mean of the parameters, float32 or wider, or None; see `averages`.
+    skipped: updates left out because they were not finite, int32 `[]`.
   """
 
   params: Any
@@ -29,17 +35,28 @@ class TrainState(NamedTuple):
   key: jax.Array
   step: jax.Array
   rate_factor: jax.Array
+  average: Any
+  skipped: jax.Array
 
 
 class StepMetrics(NamedTuple):
-  """Of one update: `nats` summed over its `tokens`, and the gradient's norm before clipping."""
+  """Of one update.
+
+  Attributes:
+    nats: summed over its tokens.
+    tokens: their count, T B.
+    gradient_norm: before clipping.
+    skipped: 1 for an update that was left out, whose other figures are 0; else 0.
+  """
 
   nats: jax.Array
   tokens: jax.Array
   gradient_norm: jax.Array
+  skipped: jax.Array
 
 
 def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size: int, seed: int,
+         config: TrainConfig = PLAIN, cell: CellFactory | None = None,
          params: Any = None) -> TrainState:
   """The state before the first update, a function of its arguments alone.
 
@@ -48,29 +65,35 @@ def init(lm: LanguageModel, optimizer: optax.GradientTransformation, batch_size:
     optimizer: as `optimizers.optimizer` makes it.
     batch_size: B, the rows of the carried state.
     seed: of the parameters, and of the key that dropout draws from.
+    config: the run, of which `average` and `compute_dtype` are read.
+    cell: your own cell, where `lm` was made with one in place of `lm.config.cell`.
     params: parameters to start from, in place of new ones.
 
   Returns:
-    A `TrainState` at step 0.
+    A `TrainState` at step 0. No two leaves share a buffer.
   """
   init_key, key = jax.random.split(jax.random.key(seed))
   params = lm.init(init_key) if params is None else params
-  return TrainState(params, jax.jit(optimizer.init)(params), lm.initial_state(params, batch_size),
-                    key, jnp.int32(0), jnp.float32(1.0))
+  state = precision.computing(lm, config, cell).initial_state(
+      precision.cast(params, config), batch_size)
+  return TrainState(params, jax.jit(optimizer.init)(params), state, key, jnp.int32(0),
+                    jnp.float32(1.0), averages.start(params, config), jnp.int32(0))
 
 
-def make_update(lm: LanguageModel, optimizer: optax.GradientTransformation
+def make_update(lm: LanguageModel, optimizer: optax.GradientTransformation,
+                config: TrainConfig = PLAIN, cell: CellFactory | None = None
                 ) -> Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, StepMetrics]]:
   """The compiled update `(train_state, window [T + 1, B], reset [B]) -> train_state, metrics`.
 
-  It descends the mean over the window's T B tokens of nats plus penalty. Rows of `reset` start from
-  the initial state, made inside the differentiated function so that a learned one gets its
-  gradient; the others go on from the carried state, through which no gradient flows. The training
-  state given is donated: use the one returned.
+  It descends the mean over the window's T B tokens of nats plus penalty; rows of `reset` start
+  anew (see `gradients.make_gradient`). The training state given is donated: use the one returned.
 
   Args:
     lm: the bundle of functions.
     optimizer: as `optimizers.optimizer` makes it.
+    config: the run, of which `accumulate`, `compute_dtype`, `remat_steps`, `on_nonfinite` and what
+      says how to average are read.
+    cell: your own cell, where `lm` was made with one in place of `lm.config.cell`.
 
   Returns:
     The update. Its window is int32, its reset bool; `StepMetrics` are scalars on the device.
@@ -83,27 +106,52 @@ def make_update(lm: LanguageModel, optimizer: optax.GradientTransformation
   >>> int(state.step), int(metrics.tokens)
   (1, 15)
   """
-
-  def objective(params, key, window, reset, carried):
-    inputs, targets = window[:-1], window[1:]
-    start = jax.tree.map(
-        lambda fresh, old: jnp.where(_rows(reset, fresh), fresh, jax.lax.stop_gradient(old)),
-        lm.initial_state(params, reset.shape[0]), carried)
-    loss, state = lm.loss(params, key, inputs, targets, start)
-    return (loss.nats + loss.penalty).mean(), (loss.nats.sum(), state)
+  gradient_of = gradients.make_gradient(precision.computing(lm, config, cell), config)
 
   def update(train_state: TrainState, window, reset):
-    params, opt_state, carried, key, step, rate_factor = train_state
-    (_, (nats, state)), gradient = jax.value_and_grad(objective, has_aux=True)(
+    params, opt_state, carried, key, step, rate_factor, average, skipped = train_state
+    gradient, nats, state = gradient_of(
         params, jax.random.fold_in(key, step), window, reset, carried)
     updates, opt_state = optimizer.update(gradient, opt_state, params)
     updates = jax.tree.map(lambda u: u * rate_factor.astype(u.dtype), updates)
-    metrics = StepMetrics(nats, jnp.int32(window[1:].size), optax.tree.norm(gradient))
-    return TrainState(optax.apply_updates(params, updates), opt_state, state, key, step + 1,
-                      rate_factor), metrics
+    params = optax.apply_updates(params, updates)
+    if average is not None:
+      average = averages.move(average, params, step + 1 - skipped, config)
+    metrics = StepMetrics(nats, jnp.int32(window[1:].size), optax.tree.norm(gradient),
+                          jnp.int32(0))
+    after = TrainState(params, opt_state, state, key, step + 1, rate_factor, average, skipped)
+    if config.on_nonfinite == "skip":
+      return _unless_finite(train_state, after, metrics)
+    return after, metrics
 
   return jax.jit(update, donate_argnums=0)
 
 
-def _rows(reset, leaf):
-  return reset.reshape(reset.shape + (1,) * (leaf.ndim - 1))
+def evaluated(train_state: TrainState):
+  """The parameters to validate, to keep as the best and to sample from.
+
+  Args:
+    train_state: a state between updates.
+
+  Returns:
+    The average where there is one, in the parameters' types, else the parameters.
+
+  >>> import hklm
+  >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2))
+  >>> state = init(lm, optax.sgd(0.1), 3, 0, TrainConfig(average="polyak"))
+  >>> evaluated(state) is state.average, evaluated(state._replace(average=None)) is state.params
+  (False, True)
+  """
+  if train_state.average is None:
+    return train_state.params
+  return jax.tree.map(lambda mean, leaf: mean.astype(leaf.dtype), train_state.average,
+                      train_state.params)
+
+
+def _unless_finite(before: TrainState, after: TrainState, metrics: StepMetrics):
+  """`after` and its metrics, or `before` one step later where the update is not finite."""
+  finite = jnp.isfinite(metrics.nats) & jnp.isfinite(metrics.gradient_norm)
+  kept = before._replace(step=after.step, skipped=before.skipped + 1)
+  nothing = StepMetrics(*(jnp.zeros_like(x) for x in metrics[:3]), jnp.int32(1))
+  return jax.tree.map(lambda new, old: jnp.where(finite, new, old), (after, metrics),
+                      (kept, nothing))

@@ -95,17 +95,18 @@ def optimizer(**changes) -> optax.GradientTransformation:
 
 
 def train_state(**changes) -> step.TrainState:
-  return step.init(lm(), optimizer(**changes), B, seed=0)
+  return step.init(lm(), optimizer(**changes), B, 0, dataclasses.replace(TRAINING, **changes))
 
 
 def undonated(**changes) -> Callable:
   """The update without its donation."""
-  return jax.jit(step.make_update(lm(), optimizer(**changes)).__wrapped__)
+  config = dataclasses.replace(TRAINING, **changes)
+  return jax.jit(step.make_update(lm(), optimizer(**changes), config).__wrapped__)
 
 
 def counting(state: step.TrainState, ids, reset) -> tuple[step.TrainState, step.StepMetrics]:
   """An update that learns nothing: the loop around it is what is checked."""
-  return state._replace(step=state.step + 1), step.StepMetrics(state.step, ids.size, 1.0)
+  return state._replace(step=state.step + 1), step.StepMetrics(state.step, ids.size, 1.0, 0)
 
 
 def piped_progress() -> logs.Progress:

@@ -29,11 +29,14 @@ from hklm.inference import evaluate, generate, lines, score
 from hklm.nn import cells, cudnn, heads, initializers, product, reverse_only, stack, varying
 from hklm.nn import lstm as lstm_
 from hklm.training import (
+  averages,
   checkpoints,
+  gradients,
   logs,
   loop,
   memory,
   optimizers,
+  precision,
   saver,
   snapshots,
   step,
@@ -76,6 +79,10 @@ from tests.purity.library_makers import (
   windows,
   written,
 )
+
+AVERAGED = dataclasses.replace(TRAINING, average="exponential")
+ALL_ON = {"accumulate": 2, "compute_dtype": "bfloat16", "remat_steps": 2, "average": "polyak",
+          "on_nonfinite": "skip", "optimizer": "sgd"}
 
 _ARGUMENTS = {"encode": (TEXT,), "encode_with_offsets": (TEXT,), "decode": ([1, 0, 2],),
               "decode_stream": ([1, 0, 2],), "symbol": (1,), "to_json": (), "fingerprint": (),
@@ -259,10 +266,21 @@ _TRAINING = {
     **{f"training.optimizers.schedule, its {name} rate": lambda name=name: call(
         optimizers.schedule(dataclasses.replace(TRAINING, schedule=name, warmup=2), 10, 5),
         jnp.int32(3)) for name in config.SCHEDULES},
+    "training.averages.move": lambda: call(
+        averages.move, jnp.ones([2]), jnp.zeros([2]), jnp.int32(3), AVERAGED),
+    "training.averages.start": lambda: call(averages.start, jnp.ones([2]), AVERAGED),
+    "training.gradients.make_gradient": lambda: call(gradients.make_gradient, lm(), TRAINING),
+    "training.precision.cast": lambda: call(
+        precision.cast, params(), dataclasses.replace(TRAINING, compute_dtype="bfloat16")),
+    "training.precision.computing": lambda: call(precision.computing, lm(), TRAINING),
+    "training.precision.wide": lambda: call(precision.wide, "bfloat16"),
+    "training.step.evaluated": lambda: call(step.evaluated, train_state(average="polyak")),
     "training.step.init": lambda: call(step.init, lm(), optimizer(), B, 0),
     "training.step.make_update": lambda: call(step.make_update, lm(), optimizer()),
     "training.step.make_update, its update beneath donation": lambda: call(
         undonated(optimizer="sgd"), train_state(optimizer="sgd"), window(), reset()),
+    "training.step.make_update, its update with all that is off": lambda: call(
+        undonated(**ALL_ON), train_state(**ALL_ON), window(), reset()),
 }
 
 PURE: dict[str, Callable[[], Call]] = {**_DATA, **_VALUES, **_MODEL, **_TRAINING}

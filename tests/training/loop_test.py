@@ -28,9 +28,11 @@ def counting_update(nats=lambda n: float(n), norm=lambda n: 0.5):
     n = int(state.step) + 1
     seen.append((int(window[0, 0]), reset.tolist()))
     state = state._replace(params=jnp.int32(n), step=jnp.int32(n))
-    return state, step.StepMetrics(jnp.float32(nats(n)), jnp.int32(4), jnp.float32(norm(n)))
+    return state, step.StepMetrics(jnp.float32(nats(n)), jnp.int32(4), jnp.float32(norm(n)),
+                                   jnp.int32(0))
 
-  start = step.TrainState(jnp.int32(0), (), (), jax.random.key(0), jnp.int32(0), jnp.float32(1))
+  start = step.TrainState(jnp.int32(0), (), (), jax.random.key(0), jnp.int32(0), jnp.float32(1),
+                          None, jnp.int32(0))
   return update, start, seen
 
 
