@@ -30,8 +30,8 @@ def compiled_bytes(lm, config):
   """What XLA sets aside for the update: arguments, outputs and temporaries, each counted once."""
   T, B = config.bptt, config.batch_size
   optimizer = optimizers.optimizer(config, 10, 10)
-  state = jax.eval_shape(lambda: step.init(lm, optimizer, B, seed=0))
-  compiled = step.make_update(lm, optimizer).lower(
+  state = jax.eval_shape(lambda: step.init(lm, optimizer, B, 0, config))
+  compiled = step.make_update(lm, optimizer, config).lower(
       state, jax.ShapeDtypeStruct([T + 1, B], jnp.int32), jax.ShapeDtypeStruct([B], bool)).compile()
   sizes = compiled.memory_analysis()
   return (sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
@@ -52,6 +52,26 @@ class EstimateTest(parameterized.TestCase):
     lm = hklm.language_model(settings.model)
     ratio = memory.estimate(lm, settings) / compiled_bytes(lm, settings)
     self.assertBetween(ratio, 1 / 1.5, 1.5)
+
+  @parameterized.parameters(
+      {"accumulate": 4}, {"remat_steps": 10}, {"remat_steps": 7, "accumulate": 2},
+      {"average": "polyak"}, {"on_nonfinite": "skip"})
+  def test_of_ways_to_need_less_or_more(self, **changes):
+    for settings in (config(65, 32, 64, 1, 64, 100, "adam"), config(5000, 64, 64, 1, 20, 35)):
+      settings = dataclasses.replace(settings, **changes)
+      lm = hklm.language_model(settings.model)
+      ratio = memory.estimate(lm, settings) / compiled_bytes(lm, settings)
+      self.assertBetween(ratio, 1 / 1.5, 1.5)
+
+  def test_bfloat16_activations_are_half_as_large(self):
+    settings = config(10, 16, 256, 2, 32, 100)
+    lm = hklm.language_model(settings.model)
+    whole, half = (memory.estimate(lm, dataclasses.replace(settings, compute_dtype=dtype))
+                   for dtype in ("", "bfloat16"))
+    params = 4 * sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(
+        lm.init, jax.random.key(0))))
+    # Besides parameters and their gradient; the parameters are there in bfloat16 as well.
+    self.assertBetween((half - 2.5 * params) / (whole - 2 * params), 0.5, 0.52)
 
   def test_of_an_own_cell_too(self):
     settings = config(100, 64, 128, 2, 32, 64)

@@ -9,10 +9,12 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from hklm.config import OPTIMIZERS, TrainConfig
-from hklm.training import optimizers, step
+from hklm.config import OPTIMIZERS
+from hklm.training import step
 from tests import oracle
 from tests.inference import compilations
+from tests.training import updates
+from tests.training.updates import kept, numpy_gradient
 
 T, B = 3, 2
 RATE = 0.5
@@ -24,8 +26,7 @@ NONE, ALL = np.zeros(B, bool), np.ones(B, bool)
 
 
 def sgd(**changes):
-  settings = {"optimizer": "sgd", "learning_rate": RATE, "schedule": "constant", "clip": 0.0}
-  return optimizers.optimizer(TrainConfig(**{**settings, **changes}), 100, 100)
+  return updates.sgd(RATE, **changes)
 
 
 def started(config=TINY, optimizer=None, seed=0):
@@ -33,32 +34,6 @@ def started(config=TINY, optimizer=None, seed=0):
   lm = hklm.language_model(config)
   state = step.init(lm, optimizer or sgd(), B, seed)
   return lm, state._replace(params=oracle.random_like(state.params))
-
-
-def kept(tree):
-  """NumPy copies: what they are taken from may be donated."""
-  return jax.tree.map(np.array, tree)
-
-
-def numpy_gradient(config, params, window, layers_of_row):
-  """Central differences of the mean of `nats [T, B]`; `layers_of_row(truth, row)` is the start."""
-
-  def mean(params):
-    truth = oracle.NumpyModel(config, params)
-    return np.mean([truth.loss(window[:-1, row], window[1:, row], layers_of_row(truth, row))
-                    for row in range(B)])
-
-  params = jax.tree.map(lambda leaf: np.array(leaf, np.float64), params)
-  gradient = jax.tree.map(np.zeros_like, params)
-  for leaf, out in zip(jax.tree.leaves(params), jax.tree.leaves(gradient), strict=True):
-    for place in np.ndindex(leaf.shape):
-      value, losses = leaf[place], []
-      for shift in (1e-5, -1e-5):
-        leaf[place] = value + shift
-        losses.append(mean(params))
-      leaf[place] = value
-      out[place] = (losses[0] - losses[1]) / 2e-5
-  return gradient
 
 
 def moved(before, after):
