@@ -69,6 +69,12 @@ class AverageTest(oracle.X64TestCase):
       found.append(float(mean))
     self.assert_close(np.array(found[19:]), 0.25 * 0.75 ** np.arange(11))
 
+  @parameterized.parameters(1, 2)
+  def test_at_first_it_is_the_parameters_to_the_bit(self, updates_made):
+    config = TrainConfig(average="polyak", average_start=1)
+    far, near = jnp.float32(1e8), jnp.float32(0.1)  # far + (near - far) is 0
+    self.assertEqual(averages.move(far, near, jnp.int32(updates_made), config), near)
+
   def test_training_goes_on_as_without_it(self):
     plain, averaged = (run(TrainConfig(average=name)) for name in ("none", "polyak"))
     self.assert_close([state.params for state in averaged], [state.params for state in plain])
