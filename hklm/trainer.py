@@ -205,10 +205,11 @@ class _Log:
     self._start = time.monotonic()
     self.progress = Progress(done, steps, self._unit)
 
-  def training(self, step_: int, metrics: Metrics, gradient_norm: float):
-    self.progress.update(step_, metrics.nats_per_token, metrics.bits_per_token, metrics.tokens)
+  def training(self, step_: int, metrics: Metrics, gradient_norm: float, skipped: int):
+    self.progress.update(step_, metrics.nats_per_token, metrics.bits_per_token, metrics.tokens,
+                         skipped)
     append_jsonl(self._file, step=step_, train_nats_per_token=metrics.nats_per_token,
-                 tokens=metrics.tokens, gradient_norm=gradient_norm,
+                 tokens=metrics.tokens, gradient_norm=gradient_norm, skipped_updates=skipped,
                  seconds=round(time.monotonic() - self._start, 3))
 
   def validation(self, step_: int, params) -> Metrics:

@@ -26,8 +26,8 @@ OTHER = (
                 optimizer="momentum", learning_rate=1.0, momentum=0.8, rms_decay=0.7,
                 weight_decay=0.6, clip=0.0, clip_elementwise=5.0, schedule="step", warmup=6,
                 decay_rate=0.4, decay_start=12, decay_every=8, eval_every=9, checkpoint_every=10,
-                seed=11, accumulate=2, compute_dtype="bfloat16", remat_steps=2, average="polyak",
-                average_decay=0.9, average_start=13, on_nonfinite="skip"),
+                keep_checkpoints=5, seed=11, accumulate=2, compute_dtype="bfloat16", remat_steps=2,
+                average="polyak", average_decay=0.9, average_start=13, on_nonfinite="skip"),
 )
 DEFAULTS = (ModelConfig(), TokenizerConfig(), TrainConfig())
 

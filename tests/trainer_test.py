@@ -93,7 +93,7 @@ class RunTest(TrainerTestCase):
       self.assertAlmostEqual(row["valid_perplexity"], math.exp(row["valid_nats_per_token"]))
     for row in training:
       self.assertEqual(set(row), {"step", "train_nats_per_token", "tokens", "gradient_norm",
-                                  "seconds"})
+                                  "skipped_updates", "seconds"})
 
   def test_what_it_said(self):
     self.assertIn("1,800 characters to train on, 200 for validation", self.said)

@@ -35,13 +35,24 @@ class Progress:
                      dynamic_ncols=True,
                      bar_format="{percentage:3.0f}%  {remaining} left{postfix}")
 
-  def update(self, step: int, nats_per_token: float, bits_per_token: float, tokens: int):
-    """Shows the state after update `step`, with `tokens` more tokens read."""
+  def update(self, step: int, nats_per_token: float, bits_per_token: float, tokens: int,
+             skipped: int = 0):
+    """Shows the state after update `step`, with `tokens` more tokens read.
+
+    Args:
+      step: updates made.
+      nats_per_token: of the last ones.
+      bits_per_token: the same.
+      tokens: how many they read.
+      skipped: updates that were left out so far.
+    """
     self._tokens += tokens
     now = time.monotonic()
     rate = self._tokens / (now - self._start)
     text = (f"loss {nats_per_token:.4f} nats/{self._unit}  {bits_per_token:.3f} "
             f"bits/{self._unit}  {rate:,.0f} {self._unit}s/s")
+    if skipped:
+      text += f"  {skipped:,} updates skipped"
     if not self._bar.disable:
       self._bar.set_postfix_str(text, refresh=False)
       self._bar.update(step - self._bar.n)
@@ -56,7 +67,11 @@ class Progress:
 
 
 def append_jsonl(file: IO[str], **values):
-  """Appends one JSON object as a line, and hands it to the operating system."""
+  """Appends one JSON object as a line, and hands it to the operating system.
+
+  JSON has no NaN: the mean over nothing is null.
+  """
+  values = {name: None if value != value else value for name, value in values.items()}
   file.write(json.dumps(values) + "\n")
   file.flush()
 

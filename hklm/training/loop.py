@@ -9,7 +9,7 @@ import numpy as np
 
 from hklm.errors import InputError
 from hklm.metrics import Metrics
-from hklm.training.step import StepMetrics, TrainState
+from hklm.training.step import StepMetrics, TrainState, evaluated
 
 LOG_EVERY = 20  # updates between readings of the loss: the device never waits for the host
 _NOTHING = Metrics(nats=0.0, tokens=0)
@@ -22,26 +22,30 @@ class Progress(NamedTuple):
     best: nats per token of the best validation so far.
     best_step: the update after which that was.
     unlogged: sums over the updates since `log` was called last.
+    skipped: updates that were left out so far.
   """
 
   best: float = math.inf
   best_step: int = 0
   unlogged: Metrics = _NOTHING
+  skipped: int = 0
 
 
 class Hooks(NamedTuple):
   """What the loop calls besides the update; none of them changes the parameters.
 
   Attributes:
-    log: `(step, Metrics since the last call, gradient_norm)`, every LOG_EVERY updates.
-    validate: `(step, params) -> Metrics`, or None for no validation.
-    save_best: `(step, params)`, when a validation is the best so far.
+    log: `(step, Metrics since the last call, gradient_norm, updates skipped so far)`, every
+      LOG_EVERY updates.
+    validate: `(step, params) -> Metrics`, or None for no validation; the averaged parameters, if
+      there are any.
+    save_best: `(step, params)`, the same, when a validation is the best so far.
     save: `(TrainState, Progress)`, every `checkpoint_every` updates and at the end. The arrays are
       donated to the next update.
     stop: whether to save and return after this update.
   """
 
-  log: Callable[[int, Metrics, float], None]
+  log: Callable[[int, Metrics, float, int], None]
   validate: Callable[[int, Any], Metrics] | None
   save_best: Callable[[int, Any], None]
   save: Callable[[TrainState, Progress], None]
@@ -86,17 +90,17 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
     # Where a run was interrupted must not be seen in what it logs.
     logs = validates or step == steps or step % LOG_EVERY == 0
     if logs or saves:
-      unlogged, norm = _collect(progress.unlogged, pending, step)
-      progress = progress._replace(unlogged=unlogged)
+      progress, norm = _collect(progress, pending, step)
       pending.clear()
     if logs:
-      hooks.log(step, progress.unlogged, norm)
+      hooks.log(step, progress.unlogged, norm, progress.skipped)
       progress = progress._replace(unlogged=_NOTHING)
     if validates:
-      nats = hooks.validate(step, train_state.params).nats_per_token
+      params = evaluated(train_state)
+      nats = hooks.validate(step, params).nats_per_token
       if nats < progress.best:  # never true of NaN
         progress = progress._replace(best=nats, best_step=step)
-        hooks.save_best(step, train_state.params)
+        hooks.save_best(step, params)
       else:
         train_state = train_state._replace(rate_factor=train_state.rate_factor * plateau_factor)
     if saves:
@@ -106,9 +110,9 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
   return train_state, progress
 
 
-def _collect(total, pending, step):
-  """`total` and the pending updates' metrics, and the last gradient norm."""
-  norm = math.nan
+def _collect(progress, pending, step):
+  """The progress with the pending updates counted in, and the last gradient norm."""
+  total, skipped, norm = progress.unlogged, progress.skipped, math.nan
   for back, metrics in enumerate(jax.device_get(pending)):
     nats, norm = float(metrics.nats), float(metrics.gradient_norm)
     if not (math.isfinite(nats) and math.isfinite(norm)):
@@ -116,4 +120,5 @@ def _collect(total, pending, step):
                        f"gradient's norm {norm}; needed: finite numbers: lower --learning_rate or "
                        "--clip")
     total += Metrics(nats=nats, tokens=int(metrics.tokens))
-  return total, norm
+    skipped += int(metrics.skipped)
+  return progress._replace(unlogged=total, skipped=skipped), norm

@@ -9,17 +9,17 @@ from hklm.errors import InputError
 from hklm.metrics import Metrics
 from hklm.training import checkpoints
 from hklm.training.loop import Progress
-from hklm.training.step import TrainState
+from hklm.training.step import TrainState, evaluated
 
 PARAMS, TRAINING = "params", "training"  # the parts: what a model needs, what training needs more
 
 
 def parts(train_state: TrainState) -> dict:
-  """Arrays by part: `params` as they are, all else by the names of its leaves.
+  """Arrays by part: the parameters to evaluate with, all else by the names of its leaves.
 
   Names keep what orbax would make lists of, and leave out what holds no array.
   """
-  return {PARAMS: train_state.params, TRAINING: _named(train_state)}
+  return {PARAMS: evaluated(train_state), TRAINING: _named(train_state)}
 
 
 def about(progress: Progress, steps: int, tokenizer) -> dict:
@@ -33,7 +33,7 @@ def about(progress: Progress, steps: int, tokenizer) -> dict:
   return {"tokenizer": tokenizer.fingerprint, "steps": steps,
           "best": None if math.isinf(progress.best) else progress.best,
           "best_step": progress.best_step, "unlogged_nats": progress.unlogged.nats,
-          "unlogged_tokens": progress.unlogged.tokens}
+          "unlogged_tokens": progress.unlogged.tokens, "skipped": progress.skipped}
 
 
 def restored(path: str, manifest: Mapping, target: TrainState) -> tuple[TrainState, Progress]:
@@ -51,16 +51,18 @@ def restored(path: str, manifest: Mapping, target: TrainState) -> tuple[TrainSta
     progress = Progress(
         math.inf if manifest["best"] is None else float(manifest["best"]),
         int(manifest["best_step"]),
-        Metrics(nats=float(manifest["unlogged_nats"]), tokens=int(manifest["unlogged_tokens"])))
+        Metrics(nats=float(manifest["unlogged_nats"]), tokens=int(manifest["unlogged_tokens"])),
+        int(manifest["skipped"]))
   except (KeyError, TypeError, ValueError) as error:
     raise InputError(f"{path}: the manifest has no training state; needed: a checkpoint as train "
                      "wrote it") from error
-  params = checkpoints.restore(path, PARAMS, _shapes(target.params))
   arrays = checkpoints.restore(path, TRAINING, _shapes(_named(target)))
   rest = jax.tree_util.tree_map_with_path(
       lambda name, leaf: arrays.get(jax.tree_util.keystr(name), leaf), _rest(target))
   key = jax.random.wrap_key_data(rest.key, impl=jax.random.key_impl(target.key))
-  return rest._replace(params=params, key=key), progress
+  if target.average is None:
+    rest = rest._replace(params=checkpoints.restore(path, PARAMS, _shapes(target.params)))
+  return rest._replace(key=key), progress
 
 
 def _shapes(tree):
@@ -68,11 +70,12 @@ def _shapes(tree):
 
 
 def _named(train_state):
-  """The leaves of all but the parameters, by name; those without an element are left out."""
+  """The leaves of `_rest`, by name; those without an element are left out."""
   return {jax.tree_util.keystr(name): leaf
           for name, leaf in jax.tree_util.tree_leaves_with_path(_rest(train_state)) if leaf.size}
 
 
 def _rest(train_state):
-  """All but the parameters; the key as the numbers it is made of."""
-  return train_state._replace(params=(), key=jax.random.key_data(train_state.key))
+  """All that `PARAMS` does not hold; the key as the numbers it is made of."""
+  rest = train_state._replace(key=jax.random.key_data(train_state.key))
+  return rest._replace(params=()) if rest.average is None else rest

@@ -101,10 +101,10 @@ class CadenceTest(parameterized.TestCase):
     update, start, _ = counting_update(norm=lambda n: n / 2)
     recorder = Recorder()
     loop.run(update, start, loop.Progress(), WINDOWS, 50, recorder.hooks, eval_every=45)
-    self.assertEqual([n for n, _, _ in recorder.logged], [20, 40, 45, 50])
-    self.assertEqual([m.tokens for _, m, _ in recorder.logged], [80, 80, 20, 20])
-    self.assertEqual(sum(m.nats for _, m, _ in recorder.logged), 50 * 51 / 2)
-    self.assertEqual([norm for _, _, norm in recorder.logged], [10, 20, 22.5, 25])
+    self.assertEqual([n for n, *_ in recorder.logged], [20, 40, 45, 50])
+    self.assertEqual([m.tokens for _, m, *_ in recorder.logged], [80, 80, 20, 20])
+    self.assertEqual(sum(m.nats for _, m, *_ in recorder.logged), 50 * 51 / 2)
+    self.assertEqual([norm for _, _, norm, _ in recorder.logged], [10, 20, 22.5, 25])
 
   def test_windows_come_in_order_and_streams_start_anew_each_epoch(self):
     update, start, seen = counting_update()
