@@ -19,8 +19,10 @@ from experiments.speed import choices, contenders, files, machine, measures, tab
 from hklm.errors import InputError
 
 MEASURES = ("train", "lstm", "evaluate", "generate", "score", "memory")
+LONG = ("save",)  # not measured unless asked for
 
-flags.DEFINE_list("measures", list(MEASURES), f"Some of {', '.join(MEASURES)}.")
+flags.DEFINE_list("measures", list(MEASURES), f"Some of {', '.join(MEASURES + LONG)}; default: all "
+                  "but the last, which takes a minute a round for the workload char.")
 flags.DEFINE_multi_string("workload", [], "NAME:V,E,H,layers,B,T, sizes of your own for train and "
                           "evaluate; may be given several times.")
 flags.DEFINE_list("workloads", [], "Some of the named sizes, built in or given; default: all.")
@@ -46,7 +48,7 @@ def main():
   if contenders.BASE not in names:
     raise InputError(f"--contenders={','.join(names)} leaves out {contenders.BASE}; needed: it, "
                      "with which the others are compared")
-  asked = choices.chosen("measures", FLAGS.measures, MEASURES)
+  asked = choices.chosen("measures", FLAGS.measures, MEASURES + LONG)
   if FLAGS.grow and FLAGS["measures"].present:
     raise InputError("--grow stands in place of --measures; drop one of them")
   if FLAGS.plot and asked == ["memory"] and not FLAGS.grow:
@@ -108,6 +110,7 @@ def _measured(measure, field, works) -> list[measures.Row]:
       "generate": lambda: [measures.generate(field, work, rounds)
                            for work in workloads.GENERATED],
       "score": lambda: [measures.score(field, workloads.LINES, rounds)],
+      "save": lambda: [measures.save(work, rounds) for work in works],
       "memory": lambda: [measures.memory(field, workloads.LARGE_VOCABULARY, peaks)],
   }
   return [row for rows in its[measure]() for row in rows]

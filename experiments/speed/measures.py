@@ -7,12 +7,13 @@ work. Sizes are arguments: the defaults are what the binary measures.
 from typing import NamedTuple
 
 from experiments import cli
-from experiments.speed import jax_work, peak, timing, workloads
+from experiments.speed import jax_work, peak, saving, timing, workloads
 from experiments.speed.workloads import Workload
 from hklm.inference import lines as hklm_lines
 
 CUBE = 2048  # of the matrix product whose rate gives the floor
 WINDOWS = 4  # of an evaluation
+UPDATES = 100  # for each checkpoint
 _PRODUCT = "matrix product"
 
 
@@ -111,6 +112,13 @@ def memory(field, work: Workload = workloads.LARGE_VOCABULARY, peaks: bool = Tru
       row = row._replace(compiled_bytes=jax_work.needed_bytes(executable))
     rows.append(row._replace(peak_bytes=peak.peak_bytes(name, work) if peaks else None))
   return rows
+
+
+def save(work: Workload, rounds: int, updates: int = UPDATES, cube: int = CUBE) -> list[Row]:
+  """Training steps among which one checkpoint is saved, beside the same without."""
+  works = saving.works(work, workloads.window(work), updates)
+  return _timed("save", work, works, rounds, amount=updates * work.steps * work.batch_size,
+                unit="tokens", operations=3 * updates * work.operations(), cube=cube)
 
 
 def _timed(measure, work, works, rounds, operations=0, cube=CUBE, **amount) -> list[Row]:

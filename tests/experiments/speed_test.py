@@ -29,6 +29,7 @@ from experiments.speed import (
     machine,
     measures,
     peak,
+    saving,
     tables,
     timing,
     with_hklm,
@@ -37,6 +38,7 @@ from experiments.speed import (
 from experiments.speed.measures import Row
 from experiments.speed.workloads import Workload
 from hklm import ids as hklm_ids
+from hklm.training import checkpoints
 from tests import oracle
 from tests.experiments import binaries
 
@@ -74,6 +76,26 @@ def numpy_objective(params, xs, direction):
       layers, _ = model.read(t, layers)
       total += layers[-1][0] @ direction[t, row]
   return total
+
+
+class SavingTest(chex.TestCase):
+
+  def test_the_same_updates_with_and_without_a_checkpoint(self):
+    saved = []
+    with mock.patch.object(saving.Saver, "save", autospec=True,
+                           side_effect=lambda saver, *args: saved.append(args)):
+      works = saving.works(WORK, workloads.window(WORK), updates=3)
+      nats = [works[name]() for name in ("hklm", "saving", "hklm", "saving")]
+    self.assertEqual(sorted(nats, reverse=True), nats)  # Adam goes on from turn to turn
+    self.assertEqual([(kind, n) for kind, n, *_ in saved], [("step", 4), ("step", 10)])
+
+  def test_what_is_saved_is_on_the_disk_when_a_turn_ends(self):
+    written = []
+    write = checkpoints.write
+    with mock.patch.object(checkpoints, "write", side_effect=lambda *args: written.append(
+        write(*args))):
+      saving.works(WORK, workloads.window(WORK), updates=2)["saving"]()
+    self.assertLen(written, 1)
 
 
 class ContendersTest(chex.TestCase):
