@@ -14,8 +14,9 @@ import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
-from hklm.nn import varying
+from hklm.nn import sharded, varying
 
 WHOLE_BYTES = 128 * 2**20  # logits [N, V] of up to this size are made all at once,
 BLOCK_BYTES = 16 * 2**20  # larger ones in blocks of about this size, or of h's if that is more
@@ -80,6 +81,44 @@ def linear_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets:
     largest, total, chosen = _sums(flat, table, bias, ids, columns)
     nats = jnp.log(total) - (chosen - largest)
   return nats.reshape(targets.shape)
+
+
+def sharded_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets: jax.Array
+                 ) -> jax.Array:
+  """`linear_nats`, on a mesh of devices by each for its own rows and its part of the vocabulary.
+
+  Args:
+    h: `[T, B, D]`.
+    table: `W [V, D]`.
+    bias: `b [V]`, or None.
+    targets: ids `[T, B]`; one outside 0 to V - 1 gives NaN.
+
+  Returns:
+    `[T, B]`, in float32 or wider.
+
+  >>> sharded_nats(jnp.ones([1, 2, 3]), jnp.zeros([4, 3]), None, jnp.array([[0, 3]])).tolist()
+  [[1.3862943649291992, 1.3862943649291992]]
+  """
+  cut = sharded.parts(sharded.VOCAB) > 1
+  rows = P(sharded.VOCAB) if cut else sharded.SHARED
+  return sharded.by_device(
+      _nats_of_part if cut else linear_nats, (sharded.STEPS, rows, rows, sharded.STEPS),
+      sharded.STEPS, targets.shape[1])(h, table, bias, targets)
+
+
+def _nats_of_part(h, table, bias, targets):
+  """Where a device has some rows of the table: no logit leaves it, only `[N]` sums do."""
+  flat, ids = h.reshape(targets.size, h.shape[-1]), targets.reshape(-1)
+  first = lax.axis_index(sharded.VOCAB) * len(table)
+  place = ids - first
+  columns = min(_columns(targets.size, table), len(table))
+  largest, total, chosen = _sums(flat, table, bias, place, columns)
+  most = lax.pmax(lax.stop_gradient(largest), sharded.VOCAB)
+  mine = (place >= 0) & (place < len(table))
+  total, chosen, found = lax.psum(
+      (total * jnp.exp(largest - most), jnp.where(mine, chosen, 0), mine), sharded.VOCAB)
+  nats = jnp.log(total) - (chosen - most)
+  return jnp.where(found, nats, jnp.nan).reshape(targets.shape)
 
 
 def _columns(N, table):

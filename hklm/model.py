@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from hklm.config import ModelConfig
 from hklm.errors import InputError
-from hklm.losses import Loss, linear_nats
+from hklm.losses import Loss, sharded_nats
 from hklm.nn import cells, cudnn, embedding, heads, initializers, stack
 from hklm.nn.dropout import dropout
 from hklm.nn.stack import State
@@ -268,7 +268,7 @@ def _functions(config: ModelConfig, cell: CellFactory | None):
     chex.assert_equal_shape([inputs, targets])
     h, state = hidden(inputs, state, mask)  # [T, B, D]
     h = dropout(h, config.output_dropout, config.dropout_per_step)
-    nats = linear_nats(h, *linear.parameters(h.shape[-1], tied_table()), targets)  # [T, B]
+    nats = sharded_nats(h, *linear.parameters(h.shape[-1], tied_table()), targets)  # [T, B]
     if mask is not None:
       nats = jnp.where(mask, nats, jnp.zeros_like(nats))
     return Loss(nats, jnp.zeros_like(nats)), state

@@ -23,6 +23,7 @@ class Streams:
     ids: `[N]`, an array or memory map.
     batch_size: B.
     length: T, targets in a window; the last window may have fewer.
+    columns: which of the B streams windows have, and are read; None: all.
 
   Raises:
     InputError: fewer than `B * T + 1` ids.
@@ -34,11 +35,14 @@ class Streams:
   [[0, 1, 2, 3], [5, 6, 7, 8]]
   >>> streams[1].T.tolist()
   [[3, 4, 5], [8, 9, 10]]
+  >>> Streams(np.arange(12), batch_size=2, length=3, columns=range(1, 2))[1].T.tolist()
+  [[8, 9, 10]]
   """
 
   ids: np.ndarray
   batch_size: int
   length: int
+  columns: range | None = None
 
   def __post_init__(self):
     if self.batch_size < 1 or self.length < 1:
@@ -64,10 +68,11 @@ class Streams:
     return -(-self.targets // self.length)
 
   def __getitem__(self, window: int) -> np.ndarray:
-    """Window number `window`: int32 `[t + 1, B]`, t = T but for the last."""
+    """Window number `window`: int32 `[t + 1, B]` (or the columns of it), t = T but for the last."""
     if not 0 <= window < len(self):
       raise IndexError(f"found window {window}, needed 0 to {len(self) - 1}")
     start = window * self.length
     times = np.arange(start, min(start + self.length, self.targets) + 1)
-    starts = np.arange(self.batch_size) * self.targets
+    columns = range(self.batch_size) if self.columns is None else self.columns
+    starts = np.array(columns) * self.targets
     return self.ids[times[:, None] + starts].astype(np.int32)

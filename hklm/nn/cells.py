@@ -11,7 +11,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from hklm.nn import cudnn, lstm
+from hklm.nn import cudnn, lstm, sharded
 from hklm.nn.embedding import Lookup
 from hklm.nn.product import times
 
@@ -118,10 +118,12 @@ class LSTM(hk.RNNCore):
       w_ih, xs = w_ih @ xs.table.T, xs.one_hot
     else:
       w_ih, w_hh, b = self.parameters(xs.shape[-1])
-    if impl == "cudnn" and cudnn.supported(self._dtype, mask):
-      ys, state = cudnn.sequence(w_ih, w_hh, b, xs, *state)
-    else:
-      ys, state = lstm.sequence(w_ih, w_hh, b, xs, *state, mask)
+    by_cudnn = impl == "cudnn" and cudnn.supported(self._dtype, mask)
+    read, inputs = (cudnn.sequence, ()) if by_cudnn else (lstm.sequence, (mask,))
+    specs = (sharded.SHARED,) * 3 + (sharded.STEPS, sharded.ROWS, sharded.ROWS)
+    ys, state = sharded.by_device(
+        read, specs + (sharded.STEPS,) * len(inputs), (sharded.STEPS, sharded.ROWS), xs.shape[1],
+        check=not by_cudnn)(w_ih, w_hh, b, xs, *state, *inputs)
     return ys, LSTMState(*state)
 
   def parameters(self, input_size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
