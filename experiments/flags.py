@@ -19,6 +19,7 @@ TOKENIZER = ("tokenizer",
              *(f.name for f in dataclasses.fields(TokenizerConfig) if f.name != "kind"))
 TRAINING = tuple(f.name for f in dataclasses.fields(TrainConfig)
                  if f.name not in ("model", "tokenizer"))
+MACHINES = ("devices", "vocab_shards", "coordinator", "process_count", "process_index")
 
 flags.DEFINE_string("run_dir", "", "The run directory; train's default is the next free runs/N.")
 flags.DEFINE_bool("overwrite", False, "Replace an older run in --run_dir.")
@@ -31,6 +32,11 @@ flags.DEFINE_multi_string("valid_corpus", [], "As --corpus: validation text of i
 flags.DEFINE_string("encoding", "utf-8", "The encoding of --corpus and --valid_corpus.")
 flags.DEFINE_string("checkpoint", "", "best or last; default: the best there is.")
 flags.DEFINE_float("dropout", 0.0, "Sets the three rates below that are not given themselves.")
+flags.DEFINE_integer("devices", 0, "Devices to train on, of those of all processes; 0: all.")
+flags.DEFINE_integer("vocab_shards", 1, "Parts of the output table, on devices of their own.")
+flags.DEFINE_string("coordinator", "", "host:port of the first process, of several.")
+flags.DEFINE_integer("process_count", 1, "Processes that train together.")
+flags.DEFINE_integer("process_index", 0, "Of this process, from 0.")
 
 _HELP = {
     # ModelConfig

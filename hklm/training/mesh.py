@@ -6,6 +6,7 @@ all else every device has. What is computed is what one device would: sums over 
 over all rows, and random numbers do not depend on where they are drawn.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -181,6 +182,7 @@ def update(mesh: Mesh, update_one: Callable, state: TrainState
   compiled = jax.jit(on_mesh, in_shardings=(lies, steps, rows), out_shardings=(lies, shared),
                      donate_argnums=0)
 
+  @functools.wraps(compiled)
   def with_own_columns(state, window, reset):
     return compiled(state, _joined(steps, window, batch_size),
                     _joined(rows, reset, batch_size))

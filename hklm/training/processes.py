@@ -4,6 +4,7 @@ import jax
 from jax.experimental import multihost_utils
 
 from hklm.errors import InputError
+from hklm.training import meeting
 
 TIMEOUT = 300  # seconds that processes wait for each other at the start
 
@@ -22,7 +23,7 @@ def start(coordinator: str, count: int, index: int, timeout: int = TIMEOUT):
     timeout: seconds to wait for the others.
 
   Raises:
-    InputError: an index out of range, no such address, or processes that do not come.
+    InputError: an index out of range, no address, processes that do not come.
 
   >>> start("", count=2, index=2)
   Traceback (most recent call last):
@@ -39,13 +40,8 @@ def start(coordinator: str, count: int, index: int, timeout: int = TIMEOUT):
                      f"process, for --process_count={count}")
   if count == 1:
     return
-  try:
-    jax.distributed.initialize(coordinator, count, index, initialization_timeout=timeout)
-  except jax.errors.JaxRuntimeError as error:
-    reason = " ".join(str(error).split())
-    raise InputError(f"--coordinator={coordinator}: the {count} processes did not meet within "
-                     f"{timeout} seconds ({reason:.200}); needed: each of them started, with the "
-                     "same --coordinator and --process_count and its own --process_index") from error
+  meeting.wait(host, int(port), count, index, timeout)
+  jax.distributed.initialize(coordinator, count, index, initialization_timeout=timeout)
 
 
 def is_first() -> bool:

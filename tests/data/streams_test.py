@@ -42,6 +42,13 @@ class StreamsTest(parameterized.TestCase):
     for i in range(len(streams) - 1):
       np.testing.assert_array_equal(streams[i][-1], streams[i + 1][0])
 
+  def test_some_of_the_streams(self):
+    whole = Streams(np.arange(100, 114), batch_size=3, length=3)
+    some = Streams(whole.ids, 3, 3, columns=range(1, 3))
+    self.assertEqual((len(some), some.left_out), (len(whole), whole.left_out))
+    for found, expected in zip(some, whole, strict=True):
+      np.testing.assert_array_equal(found, expected[:, 1:])
+
   @parameterized.parameters((1, 1), (4, 5), (32, 64))
   def test_the_border_that_is_refused_is_the_number_printed(self, batch_size, length):
     needed = batch_size * length + 1
@@ -81,6 +88,8 @@ class MemoryMapTest(absltest.TestCase):
     ids = np.zeros(1_000_000, np.uint8).view(Counted)
     _ = Streams(ids, batch_size=10, length=20)[3000]
     self.assertEqual(Counted.read, 10 * 21)
+    _ = Streams(ids, batch_size=10, length=20, columns=range(4, 7))[3000]
+    self.assertEqual(Counted.read, (10 + 3) * 21)
 
 
 if __name__ == "__main__":

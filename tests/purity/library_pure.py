@@ -26,7 +26,17 @@ from hklm.data import (
   words,
 )
 from hklm.inference import evaluate, generate, lines, score
-from hklm.nn import cells, cudnn, heads, initializers, product, reverse_only, stack, varying
+from hklm.nn import (
+  cells,
+  cudnn,
+  heads,
+  initializers,
+  product,
+  reverse_only,
+  sharded,
+  stack,
+  varying,
+)
 from hklm.nn import lstm as lstm_
 from hklm.training import (
   averages,
@@ -35,8 +45,10 @@ from hklm.training import (
   logs,
   loop,
   memory,
+  mesh,
   optimizers,
   precision,
+  processes,
   saver,
   snapshots,
   step,
@@ -179,6 +191,8 @@ _VALUES = {
 _MODEL = {
     "losses.linear_nats": lambda: call(
         losses.linear_nats, jnp.ones([B, H]), jnp.ones([V, H]), jnp.ones([V]), jnp.array([0, 3])),
+    "losses.sharded_nats": lambda: call(
+        losses.sharded_nats, jnp.ones([T, B, H]), jnp.ones([V, H]), None, window()[1:]),
     "losses.token_nats": lambda: call(losses.token_nats, jnp.zeros([B, V]), jnp.array([0, 3])),
     "model.check_machine": lambda: call(model.check_machine, TRAINING.model),
     "model.import_cell": lambda: call(model.import_cell, "experiments.own_cell:mgu"),
@@ -216,6 +230,9 @@ _MODEL = {
         lstm_.sequence, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]), jnp.ones([4 * H]),
         jnp.ones([T, B, E]), *lstm_state(), window()[:T] > 0),
     "nn.product.times": lambda: call(product.times, jnp.ones([1, E]), jnp.ones([H, E])),
+    "nn.sharded.by_device": lambda: call(
+        lambda x: sharded.by_device(jnp.sin, sharded.ROWS, sharded.ROWS, 2)(x), jnp.ones(2)),
+    "nn.sharded.parts": lambda: call(sharded.parts, "data"),
     "nn.varying.alike": lambda: call(lambda x, y: varying.alike(x, (y,)), 1.0, np.ones(2)),
     "nn.reverse_only.reverse_only": lambda: call(
         lambda x: jax.grad(lambda x: reverse_only.reverse_only(x, "no jvp here"))(x), 1.0),
@@ -257,6 +274,18 @@ _TRAINING = {
     "training.memory.available": lambda: call(memory.available),
     "training.memory.estimate": lambda: call(memory.estimate, lm(), TRAINING),
     "training.memory.note": lambda: call(memory.note, 3 * 2**30, 2**33),
+    "training.mesh.columns": lambda: call(lambda: mesh.columns(mesh.make(TRAINING, 1), B)),
+    "training.mesh.init": lambda: call(
+        lambda: mesh.init(mesh.make(TRAINING, 1), train_state, tied=False)),
+    "training.mesh.local": lambda: call(mesh.local, params()),
+    "training.mesh.make": lambda: call(lambda: dict(mesh.make(TRAINING, 1).shape)),
+    "training.mesh.place": lambda: call(
+        lambda state: mesh.place(mesh.make(TRAINING, 1), state, tied=False), train_state()),
+    "training.mesh.shardings": lambda: call(
+        lambda state: str(mesh.shardings(mesh.make(TRAINING, 1), state, tied=False)),
+        train_state()),
+    "training.mesh.update": lambda: call(
+        lambda state: mesh.update(mesh.make(TRAINING, 1), counting, state), train_state()),
     "training.optimizers.optimizer": lambda: call(optimizers.optimizer, TRAINING, 10, 5),
     **{f"training.optimizers.optimizer, its update by {name}": lambda name=name: call(
         jax.jit(optimizer(optimizer=name, schedule="constant").update), jnp.ones([2]),
@@ -275,6 +304,9 @@ _TRAINING = {
     "training.precision.computing": lambda: call(precision.computing, lm(), TRAINING),
     "training.precision.wide": lambda: call(precision.wide, "bfloat16"),
     "training.step.evaluated": lambda: call(step.evaluated, train_state(average="polyak")),
+    "training.processes.is_first": lambda: call(processes.is_first),
+    "training.processes.start": lambda: call(refused(processes.start), "", 2, 2),
+    "training.processes.stop_wanted": lambda: call(processes.stop_wanted, 3),
     "training.step.init": lambda: call(step.init, lm(), optimizer(), B, 0),
     "training.step.make_update": lambda: call(step.make_update, lm(), optimizer()),
     "training.step.make_update, its update beneath donation": lambda: call(
