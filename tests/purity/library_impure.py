@@ -16,7 +16,7 @@ from hklm import run, trainer
 from hklm.config import ModelConfig
 from hklm.data import corpora, encoding, sources, texts, tokenizers
 from hklm.report import curves
-from hklm.training import checkpoints, logs, loop, saver, snapshots
+from hklm.training import checkpoints, logs, loop, meeting, saver, snapshots
 from tests import on_disk
 from tests.purity.library_makers import (
     TEXT,
@@ -232,4 +232,6 @@ IMPURE: dict[str, Impure] = {
     "training.logs.keep_rows": Impure((READS, WRITES), lambda folder: call(
         logs.keep_rows, metrics_file(folder), 1)),
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),
+    "training.meeting.wait": Impure((CLOCK, "uses the network"), lambda folder: call(
+        meeting.wait, "127.0.0.1", 0, 1, 0, 1.0)),  # for nobody, at whatever port is free
 }

@@ -18,8 +18,8 @@ from hklm.training import optimizers, step
 from tests import many_devices, oracle
 
 DEVICES, UPDATES = 8, 6
-V, B, T = 16, 8, 5
-IDS = np.random.RandomState(0).randint(V, size=B * 12 + 1).astype(np.uint8)  # windows of 5, 5, 2
+V, B, T = 16, 8, 5  # windows of 5, 5, 2
+IDS = np.random.RandomState(0).randint(V, size=B * 12 + 1).astype(np.uint8)  # of 12 targets
 DROPOUTS = {"input_dropout": 0.2, "layer_dropout": 0.2, "output_dropout": 0.2}
 MODEL = hklm.ModelConfig(V, 8, 8, num_layers=2, initial_state="learned", dtype="float64",
                          **DROPOUTS)
@@ -53,12 +53,12 @@ def curve(update, state, windows):
 class CurvesTest(oracle.X64TestCase):
 
   @parameterized.named_parameters(
-      ("eight_in_float32", {"dtype": "float32"}, {}, 1e-5),
-      ("two_cell_by_cell", {"lstm_impl": "scan", **STEPS}, {"devices": 2}, 1e-10),
-      ("cut_tables", {"output_bias": False, **ONE_LAYER}, {"devices": 2, **CUT}, 1e-10),
-      ("cut_tied_tables", {"tie_embeddings": True, **STEPS}, CUT, 1e-10),
-      ("looked_up_later", {"embedding_size": 64, "input_dropout": 0.0, **ONE_LAYER}, {}, 1e-10))
-  def test_it_is_that_of_one_device(self, model, on, tolerance):
+      ("eight_in_float32", {"dtype": "float32"}, {}, T, 1e-5),
+      ("two_cell_by_cell", {"lstm_impl": "scan", **STEPS}, {"devices": 2}, 4, 1e-10),
+      ("cut_tables", {"output_bias": False, **ONE_LAYER}, {"devices": 2, **CUT}, 4, 1e-10),
+      ("cut_tied_tables", {"tie_embeddings": True, **STEPS}, CUT, T, 1e-10),
+      ("looked_up_later", {"embedding_size": 64, "input_dropout": 0.0, **ONE_LAYER}, {}, 4, 1e-10))
+  def test_it_is_that_of_one_device(self, model, on, length, tolerance):
     config = run_config(**model)
     tied = config.model.tie_embeddings
     start, update_one = starting(config)
@@ -67,7 +67,7 @@ class CurvesTest(oracle.X64TestCase):
     alone, on_mesh = start(), meshes.local(state)
     self.assert_close(on_mesh._replace(key=jax.random.key_data(on_mesh.key)),
                       alone._replace(key=jax.random.key_data(alone.key)), 1e-15)
-    windows = Streams(IDS, B, T, columns=meshes.columns(mesh, B))
+    windows = Streams(IDS, B, length, columns=meshes.columns(mesh, B))
     expected, alone = curve(update_one, alone, windows)
     found, state = curve(meshes.update(mesh, update_one, state), state, windows)
     np.testing.assert_allclose(found, expected, rtol=tolerance)
@@ -78,13 +78,15 @@ class CurvesTest(oracle.X64TestCase):
     config = run_config(**ONE_LAYER)
     start, update_one = starting(config)
     mesh = meshes.make(config, devices=4, vocab_shards=2)
-    windows = Streams(IDS, B, T)
-    _, before = curve(update_one, start(), windows)
-    placed = meshes.place(mesh, before, tied=False)
+    state = start()
+    state = state._replace(params=oracle.random_like(state.params))
+    state = state._replace(state=oracle.random_like(state.state, seed=1))
+    placed = meshes.place(mesh, state, tied=False)
     chex.assert_trees_all_equal(*(jax.tree.map(lambda leaf: leaf.sharding, state) for state in
                                   (placed, meshes.init(mesh, start, tied=False))))
+    windows = Streams(IDS, B, 6)
     found, _ = curve(meshes.update(mesh, update_one, placed), placed, windows)
-    expected, _ = curve(update_one, before, windows)
+    expected, _ = curve(update_one, state, windows)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
