@@ -99,11 +99,12 @@ def sharded_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets
   >>> sharded_nats(jnp.ones([1, 2, 3]), jnp.zeros([4, 3]), None, jnp.array([[0, 3]])).tolist()
   [[1.3862943649291992, 1.3862943649291992]]
   """
-  cut = sharded.parts(sharded.VOCAB) > 1
+  B, parts = targets.shape[1], sharded.parts(sharded.VOCAB)
+  cut = parts > 1 and not (len(table) % parts or B % sharded.parts(sharded.DATA))
   rows = P(sharded.VOCAB) if cut else sharded.SHARED
   return sharded.by_device(
       _nats_of_part if cut else linear_nats, (sharded.STEPS, rows, rows, sharded.STEPS),
-      sharded.STEPS, targets.shape[1])(h, table, bias, targets)
+      sharded.STEPS, B)(h, table, bias, targets)
 
 
 def _nats_of_part(h, table, bias, targets):

@@ -67,6 +67,12 @@ class LossTest(oracle.X64TestCase):
     found = on(mesh(*shape), losses.sharded_nats, *self.inputs, targets)
     np.testing.assert_array_equal(np.isnan(found), (targets < 0) | (targets == V))
 
+  @parameterized.parameters((3, 8), (4, 7))
+  def test_what_cannot_be_cut_is_right_all_the_same(self, B, V):
+    h, table, b = self.inputs
+    inputs = h[:, :B], table[:V], b[:V], self.targets[:, :B] % V
+    self.assert_close(on(mesh(2, 2), losses.sharded_nats, *inputs), losses.linear_nats(*inputs))
+
   def test_large_logits_are_exact(self):
     h, table = np.full([T, B, 1], 1e4), np.arange(V, dtype=np.float64)[:, None]
     found = on(mesh(2, 2), losses.sharded_nats, h, table, None, np.full([T, B], 1))
@@ -132,7 +138,7 @@ class ManyDevicesTest(parameterized.TestCase):
   def test_all_of_the_above(self):
     done = many_devices.run("tests.nn.sharded_test", DEVICES)
     self.assertEqual(done.returncode, 0, done.stdout)
-    self.assertRegex(done.stdout, r"Ran 25 tests in .*\n\nOK \(skipped=1\)")
+    self.assertRegex(done.stdout, r"Ran 27 tests in .*\n\nOK \(skipped=1\)")
 
 
 if __name__ == "__main__":
