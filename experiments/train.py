@@ -4,6 +4,7 @@ The last line on standard output is `validation bits/char X  perplexity Y`, afte
 """
 
 import os
+import signal
 import sys
 
 import jax
@@ -13,16 +14,19 @@ from experiments import cli, flags, signals
 from hklm import run as runs
 from hklm import trainer
 from hklm.errors import InputError, Stopped
+from hklm.training import processes
 
 FLAGS = flags.FLAGS
 SAMPLE_LENGTH = 300
 NAMES = ("run_dir", "overwrite", "resume", "init_from", *flags.TEXT, "valid_corpus", "dropout",
-         *flags.MODEL, *flags.TOKENIZER, *flags.TRAINING)
+         *flags.MODEL, *flags.TOKENIZER, *flags.TRAINING, *flags.MACHINES)
 
 
 def main():
   """Flags to config to `hklm.train`, then a sample and the validation figure."""
-  wish = signals.Wish()
+  processes.start(FLAGS.coordinator, FLAGS.process_count, FLAGS.process_index)
+  # Of several processes JAX hears SIGTERM, so that all stop after the same update.
+  wish = signals.Wish() if FLAGS.process_count == 1 else None
   run_dir = _run_dir()
   config = flags.train_config()
   cli.enable_x64_for(config.model)
@@ -32,10 +36,13 @@ def main():
   try:
     run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
                      files={"train.flags": flags.flagfile(config)}, resume=FLAGS.resume,
-                     init_from=FLAGS.init_from, stop=wish)
+                     init_from=FLAGS.init_from, stop=wish, devices=FLAGS.devices,
+                     vocab_shards=FLAGS.vocab_shards)
   except Stopped as stopped:
     cli.note(str(stopped))
-    sys.exit(wish.status)
+    sys.exit(wish.status if wish else 128 + signal.SIGTERM)
+  if not processes.is_first():
+    return
 
   # After an end of line: the initial state itself was met once a stream and epoch only.
   prompt = () if run.tokenizer.end_of_line is None else (run.tokenizer.end_of_line,)
@@ -57,6 +64,8 @@ def _run_dir() -> str:
     raise InputError("--resume goes on with a run, --overwrite removes it; drop one of them")
   if FLAGS.resume and not FLAGS.run_dir:
     raise InputError("--resume needs --run_dir: the run to go on with")
+  if FLAGS.process_count > 1 and not FLAGS.run_dir:
+    raise InputError(f"--process_count={FLAGS.process_count} needs --run_dir: one for all")
   run_dir = FLAGS.run_dir or runs.next_free()
   runs.check_free(run_dir, FLAGS.overwrite, FLAGS.resume)
   if FLAGS.resume and runs.is_run(run_dir):

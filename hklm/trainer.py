@@ -1,6 +1,7 @@
 """`hklm.train`: corpus to run directory, the one call that joins text, model and training."""
 
 import dataclasses
+import functools
 import importlib.util
 import json
 import math
@@ -18,7 +19,8 @@ from hklm.inference.evaluate import evaluate
 from hklm.metrics import Metrics
 from hklm.model import CellFactory, LanguageModel, check_machine, language_model
 from hklm.report import curves
-from hklm.training import checkpoints, loop, memory, optimizers, snapshots, step
+from hklm.training import checkpoints, loop, memory, optimizers, processes, snapshots, step
+from hklm.training import mesh as meshes
 from hklm.training.logs import Progress, append_jsonl, keep_rows, say
 from hklm.training.saver import BEST, STEP, Saver
 
@@ -29,7 +31,8 @@ UNITS = {"char": "char", "byte": "byte", "word": "word", "bpe": "token"}
 def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[str] = (),
           valid_corpus: corpora.Corpus | Sequence[str] = (), cell: CellFactory | None = None,
           overwrite: bool = False, files: Mapping[str, str] | None = None, resume: bool = False,
-          init_from: str = "", stop: Callable[[], bool] = lambda: False) -> runs.Run:
+          init_from: str = "", stop: Callable[[], bool] = lambda: False, devices: int = 0,
+          vocab_shards: int = 1) -> runs.Run:
   """Trains a model and writes the run directory.
 
   A run that ended before its last update goes on with `resume=True`, and then is the run that it
@@ -46,7 +49,10 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     resume: whether the run in `run_dir` is gone on with, from the newest checkpoint that is whole;
       it keeps its configuration and text. What is not there is begun.
     init_from: a run directory, whose parameters and tokenizer this run begins with (fine-tuning).
-    stop: asked after every update whether to save and end there.
+    stop: asked after every update whether to save and end there; of several processes, a SIGTERM
+      to one of them takes its place.
+    devices: how many make an update together, each with its part of the batch; 0: all.
+    vocab_shards: into how many parts the output table is cut.
 
   Returns:
     The run as `load_run` reads it: the best parameters, or the last ones without validation.
@@ -79,80 +85,104 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
   lm = language_model(config.model, cell)
   config = dataclasses.replace(config, model=lm.config)
-  windows = streams.Streams(text.train.ids, config.batch_size, config.bptt)
+  mesh = meshes.make(config, devices, vocab_shards)
+  windows = streams.Streams(text.train.ids, config.batch_size, config.bptt,
+                            columns=meshes.columns(mesh, config.batch_size))
   steps = config.steps or config.epochs * len(windows)
   optimizer = optimizers.optimizer(config, steps, len(windows))
-  _check_memory(lm, config, cell)
-  state = step.init(lm, optimizer, config.batch_size, config.seed, config, cell,
-                    base and _fitting(base, lm))
-  say(f"model: {config.model.cell}, {sum(leaf.size for leaf in jax.tree.leaves(state.params)):,} "
-      f"parameters; {steps:,} updates, {len(windows):,} an epoch, each epoch leaves out "
-      f"{windows.left_out:,} tokens")
+  _check_memory(lm, config, cell, mesh)
+  params = base and _fitting(base, lm)
+  start = functools.partial(step.init, lm, optimizer, config.batch_size, config.seed, config, cell,
+                            params)
   if older and older.text_fingerprint != text.fingerprint:
     raise InputError("the text is not the one that the run began with; needed: the same --corpus "
                      "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")
-  if not older:
-    runs.create(run_dir, config, text.tokenizer, text.fingerprint, overwrite, files)
-  state, progress = _resumed(run_dir, state, newest, faults)
+  count = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0))))
+  say(f"model: {config.model.cell}, {count:,} parameters; {steps:,} updates, {len(windows):,} an "
+      f"epoch, each epoch leaves out {windows.left_out:,} tokens")
+  tied, progress = config.model.tie_embeddings, loop.Progress()
+  if newest:
+    state, progress = snapshots.restored(newest, checkpoints.manifest(newest), start())
+    state = meshes.place(mesh, state, tied)
+    progress = _with_the_best_there_is(run_dir, progress)
+  else:
+    state = meshes.init(mesh, start, tied)
+  processes.wait_for_all("the run directory is read")
+  if processes.is_first():
+    if not older:
+      runs.create(run_dir, config, text.tokenizer, text.fingerprint, overwrite, files)
+    _make_as_it_was(run_dir, int(state.step), faults)
   if resume:
     _say_where_it_begins(run_dir, newest, int(state.step), steps)
-  _run(run_dir, config, lm, cell, optimizer, text, windows, steps, state, progress, stop)
+  update = meshes.update(mesh, step.make_update(lm, optimizer, config, cell), state)
+  _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop)
   return runs.load_run(run_dir, cell=cell)
 
 
-def _run(run_dir, config, lm, cell, optimizer, text, windows, steps, state, progress, stop):
+def _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop):
   """Trains from `state` on, with all that is written besides."""
-  saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints)
-  with open(os.path.join(run_dir, METRICS), "a", encoding="utf-8") as metrics_file:
+  first = processes.is_first()
+  saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints, writes=first)
+  metrics_path = os.path.join(run_dir, METRICS) if first else os.devnull
+  with open(metrics_path, "a", encoding="utf-8") as metrics_file:
     log = _Log(metrics_file, lm, text, config, int(state.step), steps)
 
-    def checked(*args):
+    def training(*args):
       saver.check()  # what could not be saved ends the run soon
       log.training(*args)
 
-    hooks = loop.Hooks(
-        checked, log.validation if text.valid else None,
-        save_best=lambda n, params: saver.save(
-            BEST, n, {snapshots.PARAMS: params}, {"tokenizer": text.tokenizer.fingerprint}),
-        save=lambda state, progress: saver.save(
-            STEP, int(state.step), snapshots.parts(state),
-            snapshots.about(progress, steps, text.tokenizer)),
-        stop=stop)
+    def validation(number, params):
+      return log.validation(number, meshes.local(params))
+
+    def save_best(number, params):
+      saver.save(BEST, number, {snapshots.PARAMS: meshes.local(params)},
+                 {"tokenizer": text.tokenizer.fingerprint})
+
+    def save(state, progress):
+      saver.save(STEP, int(state.step), snapshots.parts(meshes.local(state)),
+                 snapshots.about(progress, steps, text.tokenizer))
+
+    def stops(number):
+      return stop() if jax.process_count() == 1 else processes.stop_wanted(number)
+
+    hooks = loop.Hooks(training, validation if text.valid else None, save_best, save, stops)
     try:
-      state, progress = loop.run(
-          step.make_update(lm, optimizer, config, cell), state, progress, windows, steps, hooks,
-          config.eval_every, config.checkpoint_every,
-          config.decay_rate if config.schedule == "plateau" else 1.0)
+      state, progress = loop.run(update, state, progress, windows, steps, hooks, config.eval_every,
+                                 config.checkpoint_every,
+                                 config.decay_rate if config.schedule == "plateau" else 1.0)
     finally:
       log.progress.close()
       saver.wait()
-  _plot(run_dir, config)
+  if first:
+    _plot(run_dir, config)
+  processes.wait_for_all("all is saved")
   if int(state.step) < steps:
     raise Stopped(f"stopped after update {int(state.step):,} of {steps:,}; all is saved in "
                   f"{run_dir}: go on with --resume")
 
 
-def _resumed(run_dir, state, path, faults):
-  """State and progress of the checkpoint `path`, and the directory as it was then.
+def _with_the_best_there_is(run_dir, progress):
+  """The progress; without a best validation if its checkpoint cannot be read any more."""
+  if not progress.best_step:
+    return progress
+  try:
+    checkpoints.verify(
+        os.path.join(runs.checkpoint_folder(run_dir), f"{BEST}-{progress.best_step}"))
+    return progress
+  except InputError as error:
+    say(f"the best is sought anew: {error}")
+    return progress._replace(best=math.inf, best_step=0)
 
-  Without one, the state given, and a directory in which nothing has happened yet.
-  """
+
+def _make_as_it_was(run_dir, done, faults):
+  """Takes from the directory what came after update `done`; sets aside what is damaged."""
   folder = runs.checkpoint_folder(run_dir)
-  progress = loop.Progress()
-  if path:
-    state, progress = snapshots.restored(path, checkpoints.manifest(path), state)
-  done = int(state.step)
   for best in checkpoints.named(folder, BEST):
     if checkpoints.step(best) > done:  # of a future that is about to happen again
       checkpoints.remove(best)
-  faults = faults | checkpoints.newest(folder, BEST)[1]
-  for damaged, fault in faults.items():
+  for damaged, fault in (faults | checkpoints.newest(folder, BEST)[1]).items():
     say(f"skipped: {fault}; it is now {os.path.basename(checkpoints.set_aside(damaged))}")
-  if progress.best_step and not os.path.isdir(os.path.join(folder, f"{BEST}-{progress.best_step}")):
-    say(f"the best checkpoint, of update {progress.best_step:,}, is lost: the best is sought anew")
-    progress = progress._replace(best=math.inf, best_step=0)
   keep_rows(os.path.join(run_dir, METRICS), done)
-  return state, progress
 
 
 def _say_where_it_begins(run_dir, path, done, steps):
@@ -233,13 +263,14 @@ def best_validation(run_dir: str) -> dict | None:
   return min(rows, key=lambda row: row["valid_nats_per_token"], default=None)
 
 
-def _check_memory(lm, config, cell):
+def _check_memory(lm, config, cell, mesh):
   """Says what much memory is for; refuses what XLA would not even try: it ends the process."""
   shapes = jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0)))
   if sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes) >= 2**40:
     raise InputError("the parameters would take a terabyte or more; lower --hidden_size, "
                      "--embedding_size or --vocab_size")
-  note = memory.note(memory.estimate(lm, config, cell), memory.available())
+  of_a_device = dataclasses.replace(config, batch_size=config.batch_size // mesh.shape["data"])
+  note = memory.note(memory.estimate(lm, of_a_device, cell), memory.available())
   if note:
     say(note)
 

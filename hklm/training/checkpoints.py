@@ -191,8 +191,14 @@ def sweep(folder: str):
 
 
 def _orbax() -> ocp.Checkpointer:
-  """Not orbax's asynchronous one: who waits, and for what, is decided in `saver`."""
-  return ocp.Checkpointer(ocp.StandardCheckpointHandler())
+  """Not orbax's asynchronous one, nor one for several processes: `saver` decides who waits.
+
+  Every process reads for itself, and one alone writes.
+  """
+  this = jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(primary_host=this, active_processes={this})
+  return ocp.Checkpointer(ocp.StandardCheckpointHandler(multiprocessing_options=alone),
+                          multiprocessing_options=alone)
 
 
 def step(path: str) -> int:

@@ -8,11 +8,16 @@ from typing import IO
 
 from tqdm import tqdm
 
+from hklm.training import processes
+
 PLAIN_SECONDS = 5.0  # between plain lines, where standard error is not a terminal
 
 
 def say(message: str):
-  """One line on standard error, without tearing a progress bar."""
+  """One line on standard error, without tearing a progress bar; of several processes, the first's.
+  """
+  if not processes.is_first():
+    return
   tqdm.write(message, file=sys.stderr)
   sys.stderr.flush()
 

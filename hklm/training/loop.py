@@ -42,14 +42,14 @@ class Hooks(NamedTuple):
     save_best: `(step, params)`, the same, when a validation is the best so far.
     save: `(TrainState, Progress)`, every `checkpoint_every` updates and at the end. The arrays are
       donated to the next update.
-    stop: whether to save and return after this update.
+    stop: `(step)`, after every update: whether to save and return.
   """
 
   log: Callable[[int, Metrics, float, int], None]
   validate: Callable[[int, Any], Metrics] | None
   save_best: Callable[[int, Any], None]
   save: Callable[[TrainState, Progress], None]
-  stop: Callable[[], bool]
+  stop: Callable[[int], bool]
 
 
 def run(update: Callable, train_state: TrainState, progress: Progress,
@@ -84,7 +84,7 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
     reset = np.full(window.shape[1], (step - 1) % len(windows) == 0)
     train_state, metrics = update(train_state, window, reset)
     pending.append(metrics)
-    stops = hooks.stop()
+    stops = hooks.stop(step)
     validates = hooks.validate and (step % eval_every == 0 or step == steps)
     saves = stops or step == steps or step % checkpoint_every == 0
     # Where a run was interrupted must not be seen in what it logs.

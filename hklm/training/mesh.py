@@ -53,9 +53,10 @@ def make(config: TrainConfig, devices: int = 0, vocab_shards: int = 1) -> Mesh:
                      f"{config.model.vocab_size}; needed: a number that does, or another "
                      "--vocab_size")
   rows = len(used) // vocab_shards
-  if config.batch_size % rows:
-    raise InputError(f"--batch_size={config.batch_size} cannot be cut over {rows} devices; needed: "
-                     f"a multiple of {rows}, or fewer --devices")
+  if config.batch_size % (rows * config.accumulate):
+    raise InputError(f"--batch_size={config.batch_size} cannot be cut over {rows} devices"
+                     + f" and {config.accumulate} parts" * (config.accumulate > 1)
+                     + f"; needed: a multiple of {rows * config.accumulate}, or fewer --devices")
   # In the order of their processes, which `jax.make_mesh` need not keep: streams lie side by side.
   return Mesh(np.array(used).reshape(rows, vocab_shards), (DATA, VOCAB), (AxisType.Auto,) * 2)
 

@@ -53,6 +53,17 @@ def is_first() -> bool:
   return jax.process_index() == 0
 
 
+def wait_for_all(name: str):
+  """Returns when every process has called it with this name; of one process, at once.
+
+  Args:
+    name: what they wait for.
+
+  >>> wait_for_all("nothing")
+  """
+  multihost_utils.sync_global_devices(name)
+
+
 def stop_wanted(step: int) -> bool:
   """Whether all processes are to stop after update `step`, since one of them got a SIGTERM.
 

@@ -22,17 +22,20 @@ class Saver:
   A failure is raised by the next call, and by `wait` at the latest.
   """
 
-  def __init__(self, folder: str, keep: int):
+  def __init__(self, folder: str, keep: int, writes: bool = True):
     """Removes what a process that was killed had left unfinished.
 
     Args:
       folder: where checkpoints are.
       keep: how many `step` checkpoints are kept, 1 or more.
+      writes: whether this is the process that writes; another one only looks at the arrays, so that
+        it fails where that one does.
     """
-    self._folder, self._keep = folder, keep
+    self._folder, self._keep, self._writes = folder, keep, writes
     self._thread: threading.Thread | None = None
     self._failure: Exception | None = None
-    checkpoints.sweep(folder)
+    if writes:
+      checkpoints.sweep(folder)
 
   def save(self, name: str, step: int, parts: Mapping, about: Mapping):
     """Copies the arrays, and returns while they are being written.
@@ -49,6 +52,8 @@ class Saver:
     copies = jax.tree.map(lambda leaf: np.array(leaf, copy=True), dict(parts))
     for part, tree in copies.items():
       check_finite(tree, f"{name}-{step}/{part}")
+    if not self._writes:
+      return
     self.wait()
     self._thread = threading.Thread(target=self._write, args=(name, step, copies, about))
     self._thread.start()

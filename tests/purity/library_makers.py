@@ -119,7 +119,7 @@ def silent_hooks() -> loop.Hooks:
   return loop.Hooks(log=lambda number, sums, norm, skipped: None,
                     validate=lambda number, values: metrics.Metrics(nats=float(number), tokens=1),
                     save_best=lambda number, values: None, save=lambda state, progress: None,
-                    stop=lambda: False)
+                    stop=lambda number: False)
 
 
 def text() -> texts.Text:

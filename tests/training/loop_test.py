@@ -47,7 +47,7 @@ class Recorder:
         validate=self._validate if validates else None,
         save_best=self._save_best,
         save=lambda state, progress: self.last.append(int(state.params)),
-        stop=lambda: False)
+        stop=lambda step_: False)
 
   def _save_best(self, step_, params):
     assert step_ == int(params)
@@ -149,7 +149,7 @@ class StopTest(parameterized.TestCase):
     end = loop.run(update, start, loop.Progress(), WINDOWS, 45, unbroken.hooks, **settings)
 
     broken, calls = Recorder(losses), itertools.count(1)
-    hooks = broken.hooks._replace(stop=lambda: next(calls) in (cut, cut + then))
+    hooks = broken.hooks._replace(stop=lambda step_: next(calls) in (cut, cut + then))
     state, progress = start, loop.Progress()
     saved = []
     while int(state.step) < 45:
@@ -216,7 +216,7 @@ class HooksChangeNothingTest(parameterized.TestCase):
           else None,
           save_best=lambda n, params, to=saved: to.append(params),
           save=lambda state, progress, to=saved: to.append(np.array(state.params["head"]["w"])),
-          stop=lambda: False)
+          stop=lambda step_: False)
       end, _ = loop.run(update, step.init(lm, optimizer, B, 0), loop.Progress(), windows, 11, hooks,
                         eval_every, checkpoint_every)
       ends.append(jax.tree.map(np.array, end.params))
