@@ -114,18 +114,19 @@ def memory(field, work: Workload = workloads.LARGE_VOCABULARY, peaks: bool = Tru
   return rows
 
 
-def save(work: Workload, rounds: int, updates: int = UPDATES, cube: int = CUBE) -> list[Row]:
+def save(work: Workload, rounds: int, updates: int = UPDATES) -> list[Row]:
   """Training steps among which one checkpoint is saved, beside the same without."""
   works = saving.works(work, workloads.window(work), updates)
-  return _timed("save", work, works, rounds, amount=updates * work.steps * work.batch_size,
-                unit="tokens", operations=3 * updates * work.operations(), cube=cube)
+  return _timed("save", work, works, rounds, twice=False,
+                amount=updates * work.steps * work.batch_size, unit="tokens")
 
 
-def _timed(measure, work, works, rounds, operations=0, cube=CUBE, **amount) -> list[Row]:
+def _timed(measure, work, works, rounds, operations=0, cube=CUBE, twice=True, **amount
+           ) -> list[Row]:
   """A row for each of `works`; with operations, their floor is timed among them."""
   cli.note(f"{measure} {work.name}: {rounds} rounds of {', '.join(works)}")
   probe = {_PRODUCT: timing.cube(cube)} if operations else {}
-  seconds = timing.alternate(works | probe, rounds)
+  seconds = timing.alternate(works | probe, rounds, twice)
   floor = timing.floor(operations, cube, seconds.pop(_PRODUCT)) if operations else None
   return [Row(measure, work, name, tuple(its), floor_seconds=floor, **amount)
           for name, its in seconds.items()]

@@ -24,12 +24,14 @@ class Spread(NamedTuple):
   high: float
 
 
-def alternate(works: Mapping[str, Callable], rounds: int) -> dict[str, list[float]]:
+def alternate(works: Mapping[str, Callable], rounds: int, twice: bool = True
+              ) -> dict[str, list[float]]:
   """Warms every contender up, then lets each have its turn in every round.
 
   Args:
     works: what each does; it returns when the work is done.
     rounds: how many. Each begins with the next contender.
+    twice: whether a turn is two runs. One will do for work that takes half a minute.
 
   Returns:
     Seconds, one number a round, by name.
@@ -44,7 +46,8 @@ def alternate(works: Mapping[str, Callable], rounds: int) -> dict[str, list[floa
   for turn in range(rounds):
     first = turn % len(names)
     for name in names[first:] + names[:first]:
-      works[name]()
+      if twice:
+        works[name]()
       start = time.perf_counter()
       works[name]()
       seconds[name].append(time.perf_counter() - start)

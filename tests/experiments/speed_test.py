@@ -251,6 +251,11 @@ class MethodTest(absltest.TestCase):
     self.assertEqual("".join(log), "abc" + "aabbcc" + "bbccaa" + "ccaabb" + "aabbcc")
     self.assertEqual({name: len(its) for name, its in seconds.items()}, dict.fromkeys("abc", 4))
 
+  def test_a_turn_of_long_work_is_one_run(self):
+    log = []
+    timing.alternate({name: lambda name=name: log.append(name) for name in "ab"}, 2, twice=False)
+    self.assertEqual("".join(log), "ab" "ab" "ba")  # warm-up, then two rounds
+
   def test_seconds_are_of_the_work_alone(self):
     clock = iter([10., 12., 20., 23., 30., 31., 40., 45.])
     with mock.patch.object(timing.time, "perf_counter", lambda: next(clock)):
