@@ -1,0 +1,76 @@
+"""Binaries as processes that are still running, to be met by signals; only one's own are ended."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from tests.experiments import binaries
+
+PATIENCE = 240.0  # seconds
+
+
+class Child:
+  """`python -m experiments.MODULE FLAGS`, started; ended at the end of a `with` block.
+
+  Attributes:
+    sent: the signals sent so far.
+  """
+
+  def __init__(self, module: str, *flags: str):
+    """Starts it."""
+    self.sent: list[int] = []
+    self._folder = tempfile.TemporaryDirectory()
+    with open(self._path("out"), "wb") as out, open(self._path("err"), "wb") as err:
+      self._process = subprocess.Popen(
+          [sys.executable, "-m", f"experiments.{module}", *flags], cwd=binaries.ROOT,
+          stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused):
+    self._process.kill()  # nothing, where it has ended
+    self._process.wait()
+    self._folder.cleanup()
+
+  @property
+  def stdout(self) -> str:
+    """What it has printed so far."""
+    return self._read("out")
+
+  @property
+  def stderr(self) -> str:
+    """The same, of its log."""
+    return self._read("err")
+
+  def runs(self) -> bool:
+    """Whether it has not ended yet."""
+    return self._process.poll() is None
+
+  def wait_until(self, happened: Callable[[], object]) -> bool:
+    """Returns as soon as it has happened or the process has ended; whether it runs still."""
+    started = time.monotonic()
+    while self.runs() and not happened():
+      if time.monotonic() - started > PATIENCE:
+        raise TimeoutError(self.stderr)
+      time.sleep(0.003)
+    return self.runs()
+
+  def send(self, number: int):
+    """Sends a signal; nothing happens if the process has ended."""
+    self.sent.append(number)
+    self._process.send_signal(number)
+
+  def end(self) -> int:
+    """Waits for its end and gives its status: minus the number of a signal that ended it."""
+    return self._process.wait(PATIENCE)
+
+  def _path(self, name):
+    return os.path.join(self._folder.name, name)
+
+  def _read(self, name):
+    with open(self._path(name), encoding="utf-8") as file:
+      return file.read()
