@@ -5,6 +5,7 @@ A binary is `def main(): ...` and `if __name__ == "__main__": cli.run(main)`. Us
 """
 
 import os
+import signal
 import sys
 
 import jax
@@ -24,6 +25,8 @@ def run(main, names=()):
     main: the program; it reads `absl.flags.FLAGS`.
     names: the flags it reads. Another one of ours is refused: it would change nothing.
   """
+  if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see the package's first lines
+    signal.signal(signal.SIGINT, signal.default_int_handler)
   for name in ("stdout", "stderr"):
     if getattr(sys, name) is None:  # closed by whoever started us
       setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))

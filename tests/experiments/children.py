@@ -46,6 +46,11 @@ class Child:
     """The same, of its log."""
     return self._read("err")
 
+  def maps(self, library: str) -> bool:
+    """Whether it has begun to import a compiled library."""
+    with open(f"/proc/{self._process.pid}/maps", "rb") as file:
+      return library.encode() in file.read()
+
   def runs(self) -> bool:
     """Whether it has not ended yet."""
     return self._process.poll() is None
