@@ -26,7 +26,7 @@ setuptools.setup(
     install_requires=BASE,
     extras_require={
         "test": ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9"],
-        "plots": ["matplotlib>=3.9"],
+        "plots": ["matplotlib>=3.9", "tensorboardX>=2.6.5"],
         "torch": ["torch>=2.6"],
         "cuda": ["jax[cuda12]>=0.10.0"],
     },

@@ -2,11 +2,9 @@
 
 import dataclasses
 import functools
-import importlib.util
 import json
 import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -15,17 +13,12 @@ from hklm import run as runs
 from hklm.config import TrainConfig
 from hklm.data import corpora, streams, texts
 from hklm.errors import InputError, Stopped
-from hklm.inference.evaluate import evaluate
-from hklm.metrics import Metrics
-from hklm.model import CellFactory, LanguageModel, check_machine, language_model
-from hklm.report import curves
+from hklm.model import CellFactory, check_machine, language_model
 from hklm.training import checkpoints, loop, memory, optimizers, processes, snapshots, step
 from hklm.training import mesh as meshes
-from hklm.training.logs import Progress, append_jsonl, keep_rows, say
+from hklm.training.logs import keep_rows, say
 from hklm.training.saver import BEST, STEP, Saver
-
-METRICS = "metrics.jsonl"
-UNITS = {"char": "char", "byte": "byte", "word": "word", "bpe": "token"}
+from hklm.watching import METRICS, watch
 
 
 def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[str] = (),
@@ -121,40 +114,41 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
 
 def _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop):
   """Trains from `state` on, with all that is written besides."""
-  first = processes.is_first()
-  saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints, writes=first)
-  metrics_path = os.path.join(run_dir, METRICS) if first else os.devnull
-  with open(metrics_path, "a", encoding="utf-8") as metrics_file:
-    log = _Log(metrics_file, lm, text, config, int(state.step), steps)
+  saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints,
+                writes=processes.is_first())
+  rate = optimizers.schedule(config, steps, len(windows))
+  with watch(run_dir, lm, text, config, rate, steps, int(state.step),
+             progress.unlogged.tokens) as its:
 
     def training(*args):
       saver.check()  # what could not be saved ends the run soon
-      log.training(*args)
+      its.training(*args)
+
+    def save(*args):
+      with its.paused():
+        saver.save(*args)
 
     def validation(number, params):
-      return log.validation(number, meshes.local(params))
+      return its.validation(number, meshes.local(params))
 
     def save_best(number, params):
-      saver.save(BEST, number, {snapshots.PARAMS: meshes.local(params)},
-                 {"tokenizer": text.tokenizer.fingerprint})
+      save(BEST, number, {snapshots.PARAMS: meshes.local(params)},
+           {"tokenizer": text.tokenizer.fingerprint})
 
-    def save(state, progress):
-      saver.save(STEP, int(state.step), snapshots.parts(meshes.local(state)),
-                 snapshots.about(progress, steps, text.tokenizer))
+    def save_state(state, progress):
+      save(STEP, int(state.step), snapshots.parts(meshes.local(state)),
+           snapshots.about(progress, steps, text.tokenizer))
 
     def stops(number):
       return stop() if jax.process_count() == 1 else processes.stop_wanted(number)
 
-    hooks = loop.Hooks(training, validation if text.valid else None, save_best, save, stops)
+    hooks = loop.Hooks(training, validation if text.valid else None, save_best, save_state, stops)
     try:
       state, progress = loop.run(update, state, progress, windows, steps, hooks, config.eval_every,
                                  config.checkpoint_every,
                                  config.decay_rate if config.schedule == "plateau" else 1.0)
     finally:
-      log.progress.close()
       saver.wait()
-  if first:
-    _plot(run_dir, config)
   processes.wait_for_all("all is saved")
   if int(state.step) < steps:
     raise Stopped(f"stopped after update {int(state.step):,} of {steps:,}; all is saved in "
@@ -225,41 +219,10 @@ def _prepare_text(config, corpus, valid_corpus, older, base):
   return text
 
 
-class _Log:
-  """The hooks that write metrics.jsonl and move the progress bar."""
-
-  def __init__(self, file, lm: LanguageModel, text: texts.Text, config: TrainConfig, done: int,
-               steps: int):
-    self._file, self._lm, self._text, self._config = file, lm, text, config
-    self._unit = UNITS[config.tokenizer.kind]
-    self._start = time.monotonic()
-    self.progress = Progress(done, steps, self._unit)
-
-  def training(self, step_: int, metrics: Metrics, gradient_norm: float, skipped: int):
-    self.progress.update(step_, metrics.nats_per_token, metrics.bits_per_token, metrics.tokens,
-                         skipped)
-    append_jsonl(self._file, step=step_, train_nats_per_token=metrics.nats_per_token,
-                 tokens=metrics.tokens, gradient_norm=gradient_norm, skipped_updates=skipped,
-                 seconds=round(time.monotonic() - self._start, 3))
-
-  def validation(self, step_: int, params) -> Metrics:
-    valid, config = self._text.valid, self._config
-    count = max(1, min(config.batch_size, (len(valid.ids) - 1) // config.bptt))
-    metrics = evaluate(self._lm, params, valid.ids, config.bptt, count)
-    bits_per_char = metrics.bits_per(valid.scored_characters)
-    say(f"validation after update {step_}: {metrics.nats_per_token:.4f} nats/{self._unit}, "
-        f"{bits_per_char:.4f} bits/char, perplexity {metrics.perplexity:.2f} "
-        f"({metrics.streams} streams)")
-    append_jsonl(self._file, step=step_, valid_nats_per_token=metrics.nats_per_token,
-                 valid_bits_per_char=bits_per_char, valid_perplexity=metrics.perplexity,
-                 valid_tokens=metrics.tokens, valid_streams=metrics.streams)
-    return metrics
-
-
 def best_validation(run_dir: str) -> dict | None:
   """The metrics.jsonl row of the best validation of the run, or None without validation."""
   with open(os.path.join(run_dir, METRICS), encoding="utf-8") as file:
-    rows = [row for row in map(json.loads, file) if "valid_nats_per_token" in row]
+    rows = [row for row in map(json.loads, file) if row.get("valid_nats_per_token") is not None]
   return min(rows, key=lambda row: row["valid_nats_per_token"], default=None)
 
 
@@ -280,11 +243,3 @@ def _with_vocabulary(model, tokenizer):
     raise InputError(f"ModelConfig.vocab_size is {model.vocab_size} and the tokenizer has "
                      f"{tokenizer.vocab_size} ids; needed: equal, or 0 to take the tokenizer's")
   return dataclasses.replace(model, vocab_size=tokenizer.vocab_size)
-
-
-def _plot(run_dir, config):
-  if importlib.util.find_spec("matplotlib") is None:
-    say("no curves.png: matplotlib is not installed; pip install -e '.[plots]'")
-    return
-  curves.plot(os.path.join(run_dir, METRICS), os.path.join(run_dir, "curves.png"),
-              UNITS[config.tokenizer.kind])

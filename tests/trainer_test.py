@@ -17,6 +17,7 @@ import hklm
 from hklm import trainer
 from hklm.data import corpora, encoding
 from hklm.errors import InputError
+from hklm.training import logs
 from tests import oracle
 from tests.inference import compilations
 from tests.training import texts
@@ -92,8 +93,8 @@ class RunTest(TrainerTestCase):
                              row["valid_nats_per_token"] / math.log(2), places=12)
       self.assertAlmostEqual(row["valid_perplexity"], math.exp(row["valid_nats_per_token"]))
     for row in training:
-      self.assertEqual(set(row), {"step", "train_nats_per_token", "tokens", "gradient_norm",
-                                  "skipped_updates", "seconds"})
+      self.assertEqual(set(row), {"step", "train_nats_per_token", "train_bits_per_char", "tokens",
+                                  "learning_rate", "gradient_norm", "skipped_updates", *logs.TIMES})
 
   def test_what_it_said(self):
     self.assertIn("1,800 characters to train on, 200 for validation", self.said)
@@ -105,7 +106,8 @@ class RunTest(TrainerTestCase):
   def test_what_lies_in_the_directory(self):
     self.assertEqual(
         sorted(os.listdir(self.run_.path)),
-        ["checkpoints", "config.json", "curves.png", "metrics.jsonl", "tokenizer.json"])
+        ["checkpoints", "config.json", "curves.png", "metrics.jsonl", "tensorboard",
+         "tokenizer.json"])
     self.assertEqual(sorted(os.listdir(os.path.join(self.run_.path, "checkpoints"))),
                      ["best-25", "best-60", "step-45", "step-60"])
     picture = pathlib.Path(self.run_.path, "curves.png").read_bytes()
@@ -135,7 +137,7 @@ class RunTest(TrainerTestCase):
     chex.assert_trees_all_equal(again.params, self.run_.params)
 
     def timeless(rows):
-      return [{name: v for name, v in row.items() if name != "seconds"} for row in rows]
+      return [{name: v for name, v in row.items() if name not in logs.TIMES} for row in rows]
 
     self.assertEqual(timeless(rows), timeless(self.rows))
 

@@ -2,10 +2,11 @@
 
 import json
 import math
+import os
 
 
 def plot(metrics_path: str, png_path: str, unit: str):
-  """Draws the losses in `metrics.jsonl`, in bits per token.
+  """Draws the losses in `metrics.jsonl`, in bits per token; the picture is there whole or not.
 
   Args:
     metrics_path: what `train` wrote.
@@ -26,11 +27,14 @@ def plot(metrics_path: str, png_path: str, unit: str):
   axes = figure.subplots()
   for key, label, style in (("train_nats_per_token", "training, with dropout if any", "-"),
                             ("valid_nats_per_token", "validation", "o-")):
-    points = [(row["step"], row[key] / math.log(2)) for row in rows if key in row]
+    points = [(row["step"], row[key] / math.log(2)) for row in rows
+              if row.get(key) is not None]
     if points:
       axes.plot(*zip(*points, strict=True), style, label=label, linewidth=1, markersize=4)
   axes.set_xlabel("update")
   axes.set_ylabel(f"bits per {unit}")
   axes.grid(alpha=0.3)
-  axes.legend()
-  figure.savefig(png_path, dpi=120)
+  if axes.lines:
+    axes.legend()
+  figure.savefig(png_path + ".new", dpi=120, format="png")
+  os.replace(png_path + ".new", png_path)

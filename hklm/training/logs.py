@@ -11,6 +11,8 @@ from tqdm import tqdm
 from hklm.training import processes
 
 PLAIN_SECONDS = 5.0  # between plain lines, where standard error is not a terminal
+# The fields of a row that differ when the same run is made again.
+TIMES = ("seconds", "tokens_per_second", "memory_bytes")
 
 
 def say(message: str):
@@ -36,7 +38,7 @@ class Progress:
     self._done, self._steps, self._unit = done, steps, unit
     self._start = self._said = time.monotonic()
     self._tokens = 0
-    self._bar = tqdm(total=steps, initial=done, file=sys.stderr, disable=not sys.stderr.isatty(),
+    self._bar = tqdm(total=steps, initial=done, file=sys.stderr, disable=not (processes.is_first() and sys.stderr.isatty()),
                      dynamic_ncols=True,
                      bar_format="{percentage:3.0f}%  {remaining} left{postfix}")
 

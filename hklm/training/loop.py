@@ -35,8 +35,8 @@ class Hooks(NamedTuple):
   """What the loop calls besides the update; none of them changes the parameters.
 
   Attributes:
-    log: `(step, Metrics since the last call, gradient_norm, updates skipped so far)`, every
-      LOG_EVERY updates.
+    log: `(step, Metrics since the last call, gradient_norm, updates skipped so far, rate_factor of
+      the update)`, every LOG_EVERY updates.
     validate: `(step, params) -> Metrics`, or None for no validation; the averaged parameters, if
       there are any.
     save_best: `(step, params)`, the same, when a validation is the best so far.
@@ -45,7 +45,7 @@ class Hooks(NamedTuple):
     stop: `(step)`, after every update: whether to save and return.
   """
 
-  log: Callable[[int, Metrics, float, int], None]
+  log: Callable[[int, Metrics, float, int, float], None]
   validate: Callable[[int, Any], Metrics] | None
   save_best: Callable[[int, Any], None]
   save: Callable[[TrainState, Progress], None]
@@ -93,7 +93,7 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
       progress, norm = _collect(progress, pending, step)
       pending.clear()
     if logs:
-      hooks.log(step, progress.unlogged, norm, progress.skipped)
+      hooks.log(step, progress.unlogged, norm, progress.skipped, float(train_state.rate_factor))
       progress = progress._replace(unlogged=_NOTHING)
     if validates:
       params = evaluated(train_state)

@@ -1,8 +1,10 @@
-"""What a training run will need on the device, said before anything is compiled."""
+"""What a training run will need on the device, said before anything is compiled; what it took."""
 
 import collections
 import math
 import os
+import resource
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +65,19 @@ def available() -> int | None:
   if device.platform == "cpu" and hasattr(os, "sysconf"):
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
   return stats.get("bytes_limit")
+
+
+def peak() -> int:
+  """Bytes taken so far, at most: of arrays, on the local device that has held most.
+
+  Where no device says so, as a CPU does not, of the whole process in memory.
+  """
+  stats = [device.memory_stats() or {} for device in jax.local_devices()]
+  told = [its["peak_bytes_in_use"] for its in stats if "peak_bytes_in_use" in its]
+  if told:
+    return max(told)
+  size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  return size if sys.platform == "darwin" else 1024 * size
 
 
 def note(needed: int, there: int | None) -> str:

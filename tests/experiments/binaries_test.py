@@ -12,6 +12,7 @@ import chex
 from absl.testing import absltest
 
 import hklm
+from hklm.training import logs
 from tests.experiments import binaries
 from tests.training import texts
 
@@ -23,9 +24,9 @@ BARE = {"LC_ALL": "C", "LANG": "C", "PYTHONIOENCODING": "ascii"}
 
 
 def rows(run_dir):
-  """metrics.jsonl but for the clock."""
+  """metrics.jsonl but for what a run takes."""
   with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
-    return [{name: v for name, v in json.loads(line).items() if name != "seconds"}
+    return [{name: v for name, v in json.loads(line).items() if name not in logs.TIMES}
             for line in file]
 
 

@@ -4,6 +4,7 @@ It reads or writes files, says something, or trains: the edge of the library, ar
 of `library_pure`. Arguments are made in a folder that is given.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -12,11 +13,11 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hklm import run, trainer
+from hklm import run, trainer, watching
 from hklm.config import ModelConfig
 from hklm.data import corpora, encoding, sources, texts, tokenizers
-from hklm.report import curves
-from hklm.training import checkpoints, logs, loop, meeting, saver, snapshots
+from hklm.report import curves, events
+from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
 from tests.purity.library_makers import (
     TEXT,
@@ -25,6 +26,7 @@ from tests.purity.library_makers import (
     call,
     fitted,
     listed,
+    lm,
     params,
     piped_progress,
     train_state,
@@ -145,6 +147,29 @@ def plotting(folder: str) -> Call:
   return call(curves.plot, *args)
 
 
+def writing_events(folder: str):
+  with events.writer(folder, 0) as write:
+    write(1, {"train_nats_per_token": 2.0})
+
+
+def writing_events_again(folder: str) -> Call:
+  writing_events(folder)  # the first ones of a process import tensorboardX
+  return call(writing_events, folder)
+
+
+def watching_nothing(folder: str):
+  text = texts.Text(four(), encoding.encode_corpus(four(), corpora.corpus_of("abcd")), None)
+  with watching.watch(folder, lm(), text, TRAINING, lambda step: 0.1, 2):
+    pass
+
+
+def watching_again(folder: str) -> Call:
+  piped_progress()  # as above
+  with contextlib.redirect_stderr(io.StringIO()):
+    watching_nothing(folder)  # as above
+  return call(watching_nothing, folder)
+
+
 def training(folder: str) -> Call:
   """The shortest run there is."""
   piped_progress()  # as above
@@ -182,6 +207,7 @@ IMPURE: dict[str, Impure] = {
     "data.tokenizers.save": Impure((WRITES, SYSTEM), lambda folder: call(
         tokenizers.save, fitted("char"), os.path.join(folder, "tokenizer.json"))),
     "report.curves.plot": Impure((READS, WRITES), plotting, BENEATH),
+    "report.events.writer": Impure((READS, WRITES), writing_events_again, BENEATH),
     "run.check_free": Impure((READS,), lambda folder: call(
         run.check_free, os.path.join(folder, "run"))),
     "run.create": Impure((READS, WRITES, SYSTEM), lambda folder: call(
@@ -215,6 +241,8 @@ IMPURE: dict[str, Impure] = {
         removing, checkpoint(folder))),
     "training.checkpoints.sweep": Impure((READS, WRITES), lambda folder: call(
         sweeping, os.path.dirname(checkpoint(folder)))),
+    "training.memory.peak": Impure((SYSTEM,), lambda folder: call(memory.peak),
+                                   ("output differs when it is called again",)),
     "training.saver.Saver": Impure((READS,), lambda folder: call(
         saver.Saver, os.path.dirname(checkpoint(folder)), 1)),
     "training.saver.Saver.save": Impure((READS,), lambda folder: call(
@@ -234,4 +262,5 @@ IMPURE: dict[str, Impure] = {
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),
     "training.meeting.wait": Impure((CLOCK, "uses the network"), lambda folder: call(
         meeting.wait, "127.0.0.1", 0, 1, 0, 1.0)),  # for nobody, at whatever port is free
+    "watching.watch": Impure((READS, WRITES, SAYS), watching_again, BENEATH),
 }

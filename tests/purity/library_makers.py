@@ -116,7 +116,7 @@ def piped_progress() -> logs.Progress:
 
 
 def silent_hooks() -> loop.Hooks:
-  return loop.Hooks(log=lambda number, sums, norm, skipped: None,
+  return loop.Hooks(log=lambda *args: None,
                     validate=lambda number, values: metrics.Metrics(nats=float(number), tokens=1),
                     save_best=lambda number, values: None, save=lambda state, progress: None,
                     stop=lambda number: False)

@@ -104,7 +104,7 @@ class CadenceTest(parameterized.TestCase):
     self.assertEqual([n for n, *_ in recorder.logged], [20, 40, 45, 50])
     self.assertEqual([m.tokens for _, m, *_ in recorder.logged], [80, 80, 20, 20])
     self.assertEqual(sum(m.nats for _, m, *_ in recorder.logged), 50 * 51 / 2)
-    self.assertEqual([norm for _, _, norm, _ in recorder.logged], [10, 20, 22.5, 25])
+    self.assertEqual([norm for _, _, norm, *_ in recorder.logged], [10, 20, 22.5, 25])
 
   def test_windows_come_in_order_and_streams_start_anew_each_epoch(self):
     update, start, seen = counting_update()
