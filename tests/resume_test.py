@@ -17,7 +17,7 @@ from absl.testing import absltest, parameterized
 import hklm
 from hklm import run as runs
 from hklm.errors import InputError, Stopped
-from hklm.training import checkpoints
+from hklm.training import checkpoints, logs
 from tests.training import texts
 
 # 25 windows an epoch, the last of them short.
@@ -27,7 +27,6 @@ CONFIG = hklm.TrainConfig(
     batch_size=4, bptt=18, steps=60, optimizer="adamw", weight_decay=0.01, warmup=10,
     learning_rate=0.5, schedule="plateau", accumulate=2, average="exponential",
     average_decay=0.8, eval_every=14, checkpoint_every=9, keep_checkpoints=3)
-TIMES = {"seconds"}
 
 
 def arrays(path):
@@ -74,7 +73,7 @@ class ResumeTestCase(parameterized.TestCase):
 
   def rows(self, path):
     text = pathlib.Path(path, "metrics.jsonl").read_text()
-    return [{name: value for name, value in json.loads(line).items() if name not in TIMES}
+    return [{name: value for name, value in json.loads(line).items() if name not in logs.TIMES}
             for line in text.splitlines()]
 
   def assert_same(self, path, unbroken=None):

@@ -38,7 +38,8 @@ class Progress:
     self._done, self._steps, self._unit = done, steps, unit
     self._start = self._said = time.monotonic()
     self._tokens = 0
-    self._bar = tqdm(total=steps, initial=done, file=sys.stderr, disable=not (processes.is_first() and sys.stderr.isatty()),
+    shown = sys.stderr.isatty() and processes.is_first()
+    self._bar = tqdm(total=steps, initial=done, file=sys.stderr, disable=not shown,
                      dynamic_ncols=True,
                      bar_format="{percentage:3.0f}%  {remaining} left{postfix}")
 

@@ -86,7 +86,8 @@ def shardings(mesh: Mesh, state: TrainState, tied: bool) -> TrainState:
 
   >>> import optax
   >>> params = {"head": {"w": np.zeros([4, 2])}, "lstm_0": {"b": np.zeros(8)}}
-  >>> state = TrainState(params, optax.adam(0.1).init(params), (), None, 0, 1.0)
+  >>> state = TrainState(params, optax.adam(0.1).init(params), (), None, 0, 1.0,
+  ...                    None, 0)
   >>> mesh = make(TrainConfig(), devices=1)
   >>> [x.spec == P("vocab") for x in jax.tree.leaves(shardings(mesh, state, tied=False).params)]
   [True, False]
