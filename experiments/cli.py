@@ -33,8 +33,10 @@ def run(main, names=()):
   for stream in (sys.stdout, sys.stderr):
     # Whatever the locale, text is UTF-8; a path that is not can still be named in a message.
     stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-  # absl's default would print the notes of libraries among ours; what matters is an error here.
-  logging.set_verbosity(logging.ERROR)
+  # absl's default would print the notes of libraries among ours, tracebacks in them; what matters
+  # is raised.
+  logging.set_verbosity(logging.FATAL)
+  sys.unraisablehook = lambda unused_args: None  # tensorstore's threads, after a disk was full
   app.run(lambda unused_argv: _guarded(main),
           flags_parser=lambda argv: _parse_flags(argv, names))
 

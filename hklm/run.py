@@ -151,19 +151,19 @@ def create(path: str, config: TrainConfig, tokenizer, text_fingerprint: str = ""
   return path
 
 
-def check_same(older: Contents, config: TrainConfig):
+def check_same(older: Contents, config: TrainConfig, own_cell: bool = False):
   """Refuses to go on with a run as if it had another configuration.
 
   Args:
     older: the run.
-    config: what it is to go on with. The name of the cell is not compared, which a cell given as a
-      function has only later, nor `model.vocab_size`.
+    config: what it is to go on with; `model.vocab_size` is not compared.
+    own_cell: whether a cell is given as a function, whose name `config` has only later.
 
   Raises:
     InputError: something differs (named).
   """
   found, needed = (_flat(configs.to_json(its)) for its in (config, older.config))
-  for name in sorted(set(needed) - {"cell"}):
+  for name in sorted(set(needed) - ({"cell"} if own_cell else set())):
     if found[name] != needed[name]:
       raise InputError(f"the run has --{name}={needed[name]}, found --{name}={found[name]}; "
                        "needed: the same to resume it, or --init_from to begin another with its "

@@ -71,7 +71,7 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     config = dataclasses.replace(config, valid_fraction=0.0)
   newest, faults = None, {}
   if older:
-    runs.check_same(older, config)
+    runs.check_same(older, config, own_cell=cell is not None)
     newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP)
   base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
   text = _prepare_text(config, corpus, valid_corpus, older, base)
@@ -220,7 +220,7 @@ def _prepare_text(config, corpus, valid_corpus, older, base):
 
 
 def best_validation(run_dir: str) -> dict | None:
-  """The metrics.jsonl row of the best validation of the run, or None without validation."""
+  """The metrics.jsonl row of the best validation of the run, or None where none was a number."""
   with open(os.path.join(run_dir, METRICS), encoding="utf-8") as file:
     rows = [row for row in map(json.loads, file) if row.get("valid_nats_per_token") is not None]
   return min(rows, key=lambda row: row["valid_nats_per_token"], default=None)

@@ -51,10 +51,9 @@ def watch(run_dir: str, lm: LanguageModel, text: texts.Text, config: TrainConfig
   metrics_path = os.path.join(run_dir, METRICS) if first else os.devnull
   found = [name for name, package in _NEEDED.items() if first and importlib.util.find_spec(package)]
   with contextlib.ExitStack() as stack:
-    file = stack.enter_context(open(metrics_path, "a", encoding="utf-8"))
     progress = stack.enter_context(
         contextlib.closing(Progress(done, steps, UNITS[config.tokenizer.kind])))
-    its = _Watch(metrics_path, lm, text, config, rate, file, progress, unlogged)
+    its = _Watch(metrics_path, lm, text, config, rate, progress, unlogged)
     if PICTURE in found:
       its.views[PICTURE] = lambda: curves.plot(
           os.path.join(run_dir, METRICS), os.path.join(run_dir, PICTURE),
@@ -82,9 +81,9 @@ def _say_how_to_look(run_dir, found):
 class _Watch:
   """The hooks that write metrics.jsonl, draw and move the progress bar."""
 
-  def __init__(self, metrics_path, lm, text, config, rate, file, progress, unlogged):
+  def __init__(self, metrics_path, lm, text, config, rate, progress, unlogged):
     self._lm, self._text, self._config, self._rate = lm, text, config, rate
-    self._file, self._progress = file, progress
+    self._path, self._progress = metrics_path, progress
     self._unit = UNITS[config.tokenizer.kind]
     self._earlier_tokens = unlogged  # read before this process began
     self._since = time.monotonic()  # training alone, from the last row on
@@ -146,7 +145,7 @@ class _Watch:
 
   def _row(self, step, **values):
     values = {name: None if math.isnan(value) else value for name, value in values.items()}
-    append_jsonl(self._file, step=step, **values)
+    append_jsonl(self._path, step=step, **values)
     self.newer = True
     self._show(EVENTS, step, values)
 

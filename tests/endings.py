@@ -36,34 +36,34 @@ def differences(run_dir: str, unbroken: str) -> list[str]:
     found.append(f"metrics.jsonl: {len(rows(run_dir))} lines, not {len(rows(unbroken))}")
   for kind in ("step", "best"):
     one, other = ({f"update of the newest {kind}": np.array(steps(path, kind)[-1:])}
-                  | _arrays(path, kind) for path in (run_dir, unbroken))
+                  | arrays(path, kind) for path in (run_dir, unbroken))
     for name in sorted(set(one) | set(other)):
       if _bits(one.get(name)) != _bits(other.get(name)):
         found.append(f"{kind}: {name} differs")
   return found
 
 
-def _arrays(run_dir, kind):
+def arrays(run_dir: str, kind: str) -> dict[str, np.ndarray]:
   """The arrays of the newest checkpoint of a kind, and the numbers of its manifest."""
-  arrays = {}
+  found = {}
   for step in steps(run_dir, kind)[-1:]:
     path = os.path.join(os.path.abspath(run_dir), "checkpoints", f"{kind}-{step}")
     with open(os.path.join(path, "manifest.json"), encoding="utf-8") as file:
       manifest = json.load(file)
-    arrays |= {name: np.array(str(value))  # digits enough to tell any two numbers apart
-               for name, value in manifest.items() if name != "files"}
+    found |= {name: np.array(str(value))  # digits enough to tell any two numbers apart
+              for name, value in manifest.items() if name != "files"}
     for part in sorted(name for name in os.listdir(path) if name != "manifest.json"):
       with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        _flatten(part, checkpointer.restore(os.path.join(path, part)), arrays)
-  return arrays
+        _flatten(part, checkpointer.restore(os.path.join(path, part)), found)
+  return found
 
 
-def _flatten(name, tree, arrays):
+def _flatten(name, tree, found):
   if isinstance(tree, dict):
     for key, value in tree.items():
-      _flatten(f"{name}/{key}", value, arrays)
+      _flatten(f"{name}/{key}", value, found)
   else:
-    arrays[name] = np.asarray(tree)
+    found[name] = np.asarray(tree)
 
 
 def _bits(array):

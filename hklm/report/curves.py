@@ -9,7 +9,7 @@ def plot(metrics_path: str, png_path: str, unit: str):
   """Draws the losses in `metrics.jsonl`, in bits per token; the picture is there whole or not.
 
   Args:
-    metrics_path: what `train` wrote.
+    metrics_path: what `train` wrote; a loss that is null has no point.
     png_path: where the picture goes.
     unit: what a token is called: `char`, `byte`, `word` or `token`.
 
@@ -34,7 +34,7 @@ def plot(metrics_path: str, png_path: str, unit: str):
   axes.set_xlabel("update")
   axes.set_ylabel(f"bits per {unit}")
   axes.grid(alpha=0.3)
-  if axes.lines:
+  if axes.lines:  # a run may have been stopped before its first row
     axes.legend()
   figure.savefig(png_path + ".new", dpi=120, format="png")
   os.replace(png_path + ".new", png_path)

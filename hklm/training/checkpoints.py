@@ -226,6 +226,10 @@ def _unfit(path, found) -> InputError:
 
 
 def _reason(error) -> str:
+  """One line; the operating system's own words, where orbax has hidden them in its own."""
+  code = re.search(r"os_error_code='(\d+)'", str(error))
+  if code:
+    return os.strerror(int(code[1]))
   return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 

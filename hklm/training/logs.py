@@ -1,13 +1,14 @@
 """What a run says: a progress bar or plain lines on standard error, and metrics.jsonl."""
 
+import contextlib
 import json
 import os
 import sys
 import time
-from typing import IO
 
 from tqdm import tqdm
 
+from hklm.errors import InputError
 from hklm.training import processes
 
 PLAIN_SECONDS = 5.0  # between plain lines, where standard error is not a terminal
@@ -74,14 +75,22 @@ class Progress:
     self._bar.close()
 
 
-def append_jsonl(file: IO[str], **values):
+def append_jsonl(path: str, **values):
   """Appends one JSON object as a line, and hands it to the operating system.
 
   JSON has no NaN: the mean over nothing is null.
+
+  Args:
+    path: a file that is there; opened each time, so that it is missed soon if it is removed.
+    **values: of the object.
+
+  Raises:
+    InputError: it is gone or cannot be written, as on a full disk.
   """
   values = {name: None if value != value else value for name, value in values.items()}
-  file.write(json.dumps(values) + "\n")
-  file.flush()
+  with _written(path), open(path, "r+", encoding="utf-8") as file:  # "a" would make another
+    file.seek(0, os.SEEK_END)
+    file.write(json.dumps(values) + "\n")
 
 
 def keep_rows(path: str, step: int):
@@ -92,6 +101,9 @@ def keep_rows(path: str, step: int):
   Args:
     path: the file; made if it is not there.
     step: the last update whose rows stay.
+
+  Raises:
+    InputError: it cannot be written, as on a full disk.
   """
   kept = []
   if os.path.exists(path):
@@ -103,6 +115,22 @@ def keep_rows(path: str, step: int):
         except (ValueError, TypeError, KeyError):
           break
         kept.append(line)
-  with open(path + ".new", "w", encoding="utf-8") as file:
-    file.writelines(kept)
-  os.replace(path + ".new", path)
+  new = path + ".new"
+  try:
+    with _written(path):
+      with open(new, "w", encoding="utf-8") as file:
+        file.writelines(kept)
+      os.replace(new, path)
+  finally:
+    if os.path.exists(new):
+      os.remove(new)
+
+
+@contextlib.contextmanager
+def _written(path):
+  try:
+    yield
+  except OSError as error:
+    raise InputError(f"{path}: cannot be written ({error.strerror}); needed: the run directory, "
+                     "and room to write in it; --resume then goes on from the newest checkpoint"
+                     ) from error

@@ -1,6 +1,7 @@
 """Binaries as processes that are still running, to be met by signals; only one's own are ended."""
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,10 @@ class Child:
     """Whether it has begun to import a compiled library."""
     with open(f"/proc/{self._process.pid}/maps", "rb") as file:
       return library.encode() in file.read()
+
+  def limit_files_to(self, size: int):
+    """From now on its writing more than so many bytes to a file fails, as on a full disk."""
+    resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
   def runs(self) -> bool:
     """Whether it has not ended yet."""

@@ -1,13 +1,24 @@
-"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
+"""What a run says: a bar on a terminal, plain lines elsewhere, rows in a file."""
 
 import io
+import json
+import math
 import os
+import pathlib
+import resource
 import sys
+import tempfile
 import unittest.mock
 
 from absl.testing import absltest
 
+from hklm.errors import InputError
 from hklm.training import logs
+
+
+def limit_files_to(size):
+  """Writing more to a file of this process fails, as on a full disk."""
+  resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 class _Terminal(io.StringIO):
@@ -38,6 +49,47 @@ class ProgressTest(absltest.TestCase):
     line, = shown(io.StringIO()).splitlines()  # the first update comes too soon to be worth a line
     self.assertRegex(line, r"^update 40/40  loss 1\.5000 nats/char  2\.164 bits/char  "
                            r"[0-9,]+ chars/s  0 s left$")
+
+
+class RowsTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.folder = self.enter_context(tempfile.TemporaryDirectory())
+    self.path = os.path.join(self.folder, "rows")
+    logs.keep_rows(self.path, 0)
+    for step in (1, 2, 2, 3):
+      logs.append_jsonl(self.path, step=step, nats=0.5 * step, nothing=math.nan)
+
+  def rows(self):
+    return [json.loads(line) for line in pathlib.Path(self.path).read_text().splitlines()]
+
+  def test_rows_up_to_an_update_are_kept(self):
+    self.assertEqual([row["step"] for row in self.rows()], [1, 2, 2, 3])
+    self.assertEqual(self.rows()[1], {"step": 2, "nats": 1.0, "nothing": None})
+    logs.keep_rows(self.path, 2)
+    self.assertEqual([row["step"] for row in self.rows()], [1, 2, 2])
+
+  def test_a_full_disk_is_named_and_what_was_there_stays(self):
+    self.addCleanup(limit_files_to, resource.RLIM_INFINITY)
+    before = self.rows()
+    limit_files_to(os.path.getsize(self.path) + 5)
+    with self.assertRaisesRegex(InputError, f"{self.path}: cannot be written .File too large.; "
+                                            "needed: .* --resume"):
+      logs.append_jsonl(self.path, step=4)
+    limit_files_to(50)
+    with self.assertRaisesRegex(InputError, f"{self.path}: cannot be written .File too large."):
+      logs.keep_rows(self.path, 3)
+    limit_files_to(resource.RLIM_INFINITY)
+    self.assertEqual(os.listdir(self.folder), ["rows"])
+    logs.keep_rows(self.path, 3)  # the half of a row is none
+    self.assertEqual(self.rows(), before)
+
+  def test_what_was_removed_is_not_made_again(self):
+    os.remove(self.path)
+    with self.assertRaisesRegex(InputError, "cannot be written .No such file"):
+      logs.append_jsonl(self.path, step=4)
+    self.assertFalse(os.path.exists(self.path))
 
 
 if __name__ == "__main__":
