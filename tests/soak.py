@@ -27,7 +27,7 @@ STEPS = 66
 SETTINGS = (
     "--hidden_size=8", "--embedding_size=4", "--batch_size=4", "--bptt=10", "--dropout=0.2",
     "--warmup=15", "--accumulate=2", "--average=exponential", "--average_decay=0.5",
-    "--schedule=plateau", "--decay_rate=0.95", "--learning_rate=0.6", "--eval_every=9",
+    "--schedule=plateau", "--decay_rate=0.95", "--learning_rate=1.3", "--eval_every=9",
     "--checkpoint_every=4", f"--steps={STEPS}")
 
 

@@ -14,7 +14,8 @@ from tests.training import texts
 
 SMALL = ("--hidden_size=8", "--embedding_size=4", "--batch_size=4", "--bptt=10", "--eval_every=30",
          "--checkpoint_every=10", "--steps=1000000")
-NOTES = ("device: ", "run directory: ", "text: ", "model: ", "update ", "validation after update ")
+NOTES = ("device: ", "run directory: ", "to watch it: ", "without ", "text: ", "model: ", "update ",
+         "validation after update ")
 
 
 class SignalsTest(parameterized.TestCase):

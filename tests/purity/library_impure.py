@@ -7,6 +7,7 @@ of `library_pure`. Arguments are made in a folder that is given.
 import contextlib
 import dataclasses
 import functools
+import io
 import os
 import shutil
 from collections.abc import Callable
