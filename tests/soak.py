@@ -132,8 +132,8 @@ class Soak:
       until = time.monotonic() + self._draw.uniform(0, self._seconds)
       child.wait_until(lambda: time.monotonic() >= until)
     else:
-      row = self._draw.randrange(STEPS)
-      child.wait_until(lambda: (rows := endings.rows(path)) and rows[-1]["step"] >= row)
+      row = self._draw.randint(min(_last_row(path), STEPS - 1), STEPS - 1)
+      child.wait_until(lambda: _last_row(path) > row)  # a row of this process
       if moment == "saving":
         child.wait_until(lambda: _unfinished(path))
       else:
@@ -154,6 +154,10 @@ class Soak:
 
   def _path(self, run):
     return os.path.join(self._folder, run)
+
+
+def _last_row(path):
+  return max((row["step"] for row in endings.rows(path)), default=0)
 
 
 def _unfinished(path):
