@@ -1,12 +1,14 @@
 """The run directory: all that any other program needs to know of a training run."""
 
+import contextlib
 import dataclasses
+import fcntl
 import itertools
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -149,6 +151,27 @@ def create(path: str, config: TrainConfig, tokenizer, text_fingerprint: str = ""
       shutil.rmtree(path)
     os.rename(new, path)
   return path
+
+
+@contextlib.contextmanager
+def claimed(path: str) -> Iterator[None]:
+  """Keeps a run directory for this process; however it ends, the claim ends with it.
+
+  Args:
+    path: of a run.
+
+  Raises:
+    InputError: another process trains there.
+  """
+  folder = os.open(path, os.O_RDONLY)
+  try:
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    yield
+  except BlockingIOError as error:
+    raise InputError(f"another process trains in {path}; needed: its end, or another --run_dir"
+                     ) from error
+  finally:
+    os.close(folder)
 
 
 def check_same(older: Contents, config: TrainConfig, own_cell: bool = False):

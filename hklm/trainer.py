@@ -1,5 +1,6 @@
 """`hklm.train`: corpus to run directory, the one call that joins text, model and training."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -66,50 +67,53 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   """
   run_dir = runs.check_free(run_dir, overwrite, resume)
   check_machine(config.model)
-  older = runs.read_contents(run_dir) if resume and runs.is_run(run_dir) else None
-  if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
-    config = dataclasses.replace(config, valid_fraction=0.0)
-  newest, faults = None, {}
-  if older:
-    runs.check_same(older, config, own_cell=cell is not None)
-    newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP)
-  base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
-  text = _prepare_text(config, corpus, valid_corpus, older, base)
-  config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
-  lm = language_model(config.model, cell)
-  config = dataclasses.replace(config, model=lm.config)
-  mesh = meshes.make(config, devices, vocab_shards)
-  windows = streams.Streams(text.train.ids, config.batch_size, config.bptt,
-                            columns=meshes.columns(mesh, config.batch_size))
-  steps = config.steps or config.epochs * len(windows)
-  optimizer = optimizers.optimizer(config, steps, len(windows))
-  _check_memory(lm, config, cell, mesh)
-  params = base and _fitting(base, lm)
-  start = functools.partial(step.init, lm, optimizer, config.batch_size, config.seed, config, cell,
-                            params)
-  if older and older.text_fingerprint != text.fingerprint:
-    raise InputError("the text is not the one that the run began with; needed: the same --corpus "
-                     "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")
-  count = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0))))
-  say(f"model: {config.model.cell}, {count:,} parameters; {steps:,} updates, {len(windows):,} an "
-      f"epoch, each epoch leaves out {windows.left_out:,} tokens")
-  tied, progress = config.model.tie_embeddings, loop.Progress()
-  if newest:
-    state, progress = snapshots.restored(newest, checkpoints.manifest(newest), start())
-    state = meshes.place(mesh, state, tied)
-    progress = _with_the_best_there_is(run_dir, progress)
-  else:
-    state = meshes.init(mesh, start, tied)
-  processes.wait_for_all("the run directory is read")
-  if processes.is_first():
-    if not older:
-      runs.create(run_dir, config, text.tokenizer, text.fingerprint, overwrite, files)
-    _make_as_it_was(run_dir, int(state.step), faults)
-  if resume:
-    _say_where_it_begins(run_dir, newest, int(state.step), steps)
-  update = meshes.update(mesh, step.make_update(lm, optimizer, config, cell), state)
-  _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop)
-  return runs.load_run(run_dir, cell=cell)
+  with contextlib.ExitStack() as claims:
+    older = runs.read_contents(run_dir) if resume and runs.is_run(run_dir) else None
+    if older and processes.is_first():
+      claims.enter_context(runs.claimed(run_dir))
+    if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
+      config = dataclasses.replace(config, valid_fraction=0.0)
+    newest, faults = None, {}
+    if older:
+      runs.check_same(older, config, own_cell=cell is not None)
+      newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP)
+    base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
+    text = _prepare_text(config, corpus, valid_corpus, older, base)
+    config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
+    lm = language_model(config.model, cell)
+    config = dataclasses.replace(config, model=lm.config)
+    mesh = meshes.make(config, devices, vocab_shards)
+    windows = streams.Streams(text.train.ids, config.batch_size, config.bptt,
+                              columns=meshes.columns(mesh, config.batch_size))
+    steps = config.steps or config.epochs * len(windows)
+    optimizer = optimizers.optimizer(config, steps, len(windows))
+    _check_memory(lm, config, cell, mesh)
+    start = functools.partial(step.init, lm, optimizer, config.batch_size, config.seed, config,
+                              cell, base and _fitting(base, lm))
+    if older and older.text_fingerprint != text.fingerprint:
+      raise InputError("the text is not the one that the run began with; needed: the same --corpus "
+                       "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")
+    count = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0))))
+    say(f"model: {config.model.cell}, {count:,} parameters; {steps:,} updates, {len(windows):,} an "
+        f"epoch, each epoch leaves out {windows.left_out:,} tokens")
+    tied, progress = config.model.tie_embeddings, loop.Progress()
+    if newest:
+      state, progress = snapshots.restored(newest, checkpoints.manifest(newest), start())
+      state = meshes.place(mesh, state, tied)
+      progress = _with_the_best_there_is(run_dir, progress)
+    else:
+      state = meshes.init(mesh, start, tied)
+    processes.wait_for_all("the run directory is read")
+    if processes.is_first():
+      if not older:
+        runs.create(run_dir, config, text.tokenizer, text.fingerprint, overwrite, files)
+        claims.enter_context(runs.claimed(run_dir))
+      _make_as_it_was(run_dir, int(state.step), faults)
+    if resume:
+      _say_where_it_begins(run_dir, newest, int(state.step), steps)
+    update = meshes.update(mesh, step.make_update(lm, optimizer, config, cell), state)
+    _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop)
+    return runs.load_run(run_dir, cell=cell)
 
 
 def _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop):

@@ -174,6 +174,12 @@ class RefusedTest(ResumeTestCase):
     self.assert_refused(message, corpus=changed)
 
 
+  def test_a_run_that_another_process_trains(self):
+    # what is opened anew is another claim, as that of another process would be
+    with runs.claimed(self.unbroken):
+      self.assert_refused("another process trains in .*/unbroken; needed: its end, or another")
+
+
 class InitFromTest(ResumeTestCase):
 
   def test_parameters_and_tokenizer_are_the_older_runs_and_the_counters_are_fresh(self):

@@ -13,7 +13,7 @@ from hklm.inference import lines as hklm_lines
 
 CUBE = 2048  # of the matrix product whose rate gives the floor
 WINDOWS = 4  # of an evaluation
-UPDATES = 100  # for each checkpoint
+UPDATES, PIECES = 100, 10  # for each checkpoint, and in how many pieces they are timed
 _PRODUCT = "matrix product"
 
 
@@ -115,18 +115,24 @@ def memory(field, work: Workload = workloads.LARGE_VOCABULARY, peaks: bool = Tru
 
 
 def save(work: Workload, rounds: int, updates: int = UPDATES) -> list[Row]:
-  """Training steps among which one checkpoint is saved, beside the same without."""
-  works = saving.works(work, workloads.window(work), updates)
-  return _timed("save", work, works, rounds, twice=False,
-                amount=updates * work.steps * work.batch_size, unit="tokens")
+  """Training steps among which one checkpoint is saved, beside the same without.
+
+  So many steps take half a minute, in which a machine changes its pace: the two take turns within a
+  round, at each tenth of it.
+  """
+  works = saving.works(work, workloads.window(work), updates // PIECES, every=PIECES)
+  cli.note(f"save {work.name}: {rounds} rounds of {', '.join(works)}")
+  pieces = timing.alternate(works, rounds * PIECES, twice=False)
+  return [Row("save", work, name, tuple(map(sum, zip(*[iter(its)] * PIECES, strict=True))),
+              amount=updates * work.steps * work.batch_size, unit="tokens")
+          for name, its in pieces.items()]
 
 
-def _timed(measure, work, works, rounds, operations=0, cube=CUBE, twice=True, **amount
-           ) -> list[Row]:
+def _timed(measure, work, works, rounds, operations=0, cube=CUBE, **amount) -> list[Row]:
   """A row for each of `works`; with operations, their floor is timed among them."""
   cli.note(f"{measure} {work.name}: {rounds} rounds of {', '.join(works)}")
   probe = {_PRODUCT: timing.cube(cube)} if operations else {}
-  seconds = timing.alternate(works | probe, rounds, twice)
+  seconds = timing.alternate(works | probe, rounds)
   floor = timing.floor(operations, cube, seconds.pop(_PRODUCT)) if operations else None
   return [Row(measure, work, name, tuple(its), floor_seconds=floor, **amount)
           for name, its in seconds.items()]

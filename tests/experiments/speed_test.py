@@ -89,6 +89,20 @@ class SavingTest(chex.TestCase):
     self.assertEqual(sorted(nats, reverse=True), nats)  # Adam goes on from turn to turn
     self.assertEqual([(kind, n) for kind, n, *_ in saved], [("step", 4), ("step", 10)])
 
+  def test_a_round_is_the_sum_of_its_pieces_one_of_which_saves(self):
+    saves, seconds = [], iter(range(1000))
+    with (mock.patch.object(saving.Saver, "save", lambda *_: saves.append(len(turns))),
+          mock.patch.object(timing, "alternate", lambda works, rounds, twice: (
+              turns.clear(), [turns.append(works["saving"]()) for _ in range(1 + rounds)],
+              {name: [float(next(seconds)) for _ in range(rounds)] for name in works})[-1])):
+      turns = []
+      plain, with_saves = measures.save(WORK, rounds=2, updates=20)
+    self.assertEqual(saves, [0, 1, 11])  # warm-up, and once a round
+    self.assertEqual(plain.seconds, (sum(range(10)), sum(range(10, 20))))
+    self.assertEqual((with_saves.contender, with_saves.seconds),
+                     ("saving", (sum(range(20, 30)), sum(range(30, 40)))))
+    self.assertEqual(plain.amount, 20 * 3 * 2)
+
   def test_what_is_saved_is_on_the_disk_when_a_turn_ends(self):
     written = []
     write = checkpoints.write

@@ -112,6 +112,11 @@ def restoring(path: str):
   return checkpoints.restore(path, "params", params())
 
 
+def claiming(path: str):
+  with run.claimed(path):
+    pass
+
+
 def setting_aside(path: str):
   os.rename(checkpoints.set_aside(path), path)  # so that it can be done again
 
@@ -219,6 +224,7 @@ IMPURE: dict[str, Impure] = {
         run.read_config, run_directory(folder))),
     "run.read_contents": Impure((READS,), lambda folder: call(
         run.read_contents, run_directory(folder))),
+    "run.claimed": Impure((READS,), lambda folder: call(claiming, run_directory(folder))),
     "run.is_run": Impure((READS,), lambda folder: call(run.is_run, run_directory(folder))),
     "trainer.best_validation": Impure((READS,), lambda folder: call(
         trainer.best_validation, os.path.dirname(metrics_file(folder)))),
