@@ -285,10 +285,11 @@ class RowTest(parameterized.TestCase):
 
   def test_the_best_validation_among_rows_without_a_figure(self):
     folder = self.enter_context(tempfile.TemporaryDirectory())
-    with open(os.path.join(folder, "metrics.jsonl"), "w", encoding="utf-8") as file:
-      for step, nats in ((1, math.nan), (2, 1.5), (3, 2.5), (4, math.nan)):
-        logs.append_jsonl(file, step=step, train_nats_per_token=math.nan)
-        logs.append_jsonl(file, step=step, valid_nats_per_token=nats)
+    path = os.path.join(folder, "metrics.jsonl")
+    pathlib.Path(path).touch()
+    for step, nats in ((1, math.nan), (2, 1.5), (3, 2.5), (4, math.nan)):
+      logs.append_jsonl(path, step=step, train_nats_per_token=math.nan)
+      logs.append_jsonl(path, step=step, valid_nats_per_token=nats)
     self.assertEqual(trainer.best_validation(folder)["step"], 2)
 
 

@@ -17,7 +17,7 @@ from absl.testing import absltest, parameterized
 import hklm
 from experiments import evaluate, train
 from hklm import run as runs
-from hklm import trainer
+from hklm import watching
 from hklm.training import checkpoints, step
 from tests import endings
 from tests.experiments import binaries, children
@@ -193,7 +193,8 @@ class DiskTest(FaultsTestCase):
       child.limit_files_to(1500)  # all that it says is less
       self.assertEqual(child.end(), 1)
       notes = [line for line in child.stderr.splitlines() if not line.startswith(
-          ("device: ", "run directory: ", "text: ", "model: ", "update ", "validation after "))]
+          ("device: ", "run directory: ", "text: ", "model: ", "update ", "validation after ",
+           "to watch it: ", "without ", "no curves.png: ", "no tensorboard: "))]
     self.assertLen(notes, 1)
     self.assertRegex(notes[0], "^error: .*cannot be (saved|written) .File too large.*; needed: ")
 
@@ -290,13 +291,13 @@ class NonfiniteTest(FaultsTestCase):
     self.assert_finite("skip")
 
   def test_nan_is_never_the_best(self):
-    found, scale = trainer.evaluate, iter((math.nan, 1.0, math.nan))
+    found, scale = watching.evaluate, iter((math.nan, 1.0, math.nan))
 
     def evaluated(*args):
       metrics = found(*args)
       return metrics._replace(nats=metrics.nats * next(scale))
 
-    with mock.patch.object(trainer, "evaluate", evaluated):
+    with mock.patch.object(watching, "evaluate", evaluated):
       done, _ = new("nan")
     self.assertEqual(done.status, 0, done.stderr)
     rows = [row for row in endings.rows(path("nan")) if "valid_tokens" in row]
