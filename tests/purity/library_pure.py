@@ -276,7 +276,8 @@ _TRAINING = {
     "training.memory.note": lambda: call(memory.note, 3 * 2**30, 2**33),
     "training.mesh.columns": lambda: call(lambda: mesh.columns(mesh.make(TRAINING, 1), B)),
     "training.mesh.init": lambda: call(
-        lambda: mesh.init(mesh.make(TRAINING, 1), train_state, tied=False)),
+        lambda state: mesh.init(mesh.make(TRAINING, 1), lambda: state, tied=False),
+        train_state()),
     "training.mesh.local": lambda: call(mesh.local, params()),
     "training.mesh.make": lambda: call(lambda: dict(mesh.make(TRAINING, 1).shape)),
     "training.mesh.place": lambda: call(
@@ -309,8 +310,6 @@ _TRAINING = {
     "training.processes.stop_wanted": lambda: call(processes.stop_wanted, 3),
     "training.step.init": lambda: call(step.init, lm(), optimizer(), B, 0),
     "training.step.make_update": lambda: call(step.make_update, lm(), optimizer()),
-    "training.step.make_update, its update beneath donation": lambda: call(
-        undonated(optimizer="sgd"), train_state(optimizer="sgd"), window(), reset()),
     "training.step.make_update, its update with all that is off": lambda: call(
         undonated(**ALL_ON), train_state(**ALL_ON), window(), reset()),
 }
