@@ -2,14 +2,21 @@
 
 LLVM is told not to try hard, here and in the processes that tests start; XLA's own passes, which
 decide what is computed and in which buffers, stay as they are. A quarter of the suite's time.
+What is compiled is kept on disk while the tests run: a second training of the same, in this process
+or another, compiles nothing. Where compiling anew is the point, a test turns that off.
 
 The environment's LSTM_IMPL stands in for `auto`, so that all tests can run without the fast path.
 """
 
 import os
+import tempfile
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
+programs = tempfile.TemporaryDirectory()
+os.environ |= {"JAX_COMPILATION_CACHE_DIR": programs.name,
+               "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+               "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 if os.environ.get("LSTM_IMPL"):
   from hklm import model

@@ -58,7 +58,7 @@ class BinariesTest(absltest.TestCase):
 
   def test_its_flags_replay_it_bit_for_bit_in_another_process(self):
     again = binaries.child("train", f"--flagfile={self.run_dir}/train.flags", cwd=self.folder,
-                           stdin=TEXT)
+                           stdin=TEXT, JAX_ENABLE_COMPILATION_CACHE="false")
     self.assertEqual(again.status, 0, again.stderr)
     other = os.path.join(self.folder, "runs", "2")
     self.assertEqual(rows(other), rows(self.run_dir))
