@@ -17,6 +17,16 @@ from hklm.purity import models
 calls = 0
 
 
+# What is checked is what Python does: no program need be fast.
+def setUpModule():
+  jax.config.update("jax_disable_most_optimizations", True)
+
+
+def tearDownModule():
+  jax.config.update("jax_disable_most_optimizations", False)
+  jax.clear_caches()  # no other test gets such a program
+
+
 class Cell(hk.RNNCore):
   """A sound cell; the faulty ones differ in `trouble` alone."""
 
