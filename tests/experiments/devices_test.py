@@ -17,6 +17,8 @@ import numpy as np
 from absl.testing import absltest
 
 import hklm
+from experiments import train
+from tests.experiments import binaries
 from tests.training import texts
 
 FLAGS = ("--hidden_size=8", "--embedding_size=4", "--batch_size=16", "--bptt=12", "--steps=30",
@@ -107,9 +109,10 @@ class DevicesTest(absltest.TestCase):
         (("--vocab_shards=2",), "--vocab_shards=2 does not divide the 1 devices"),
         (("--process_count=2", "--process_index=2"), "--process_index=2 is out of range"),
         (("--process_count=2",), "--coordinator= is no address; needed: host:port")):
-      out, err = self.finish(self.start("refused", *flags), status=1)
-      self.assertEqual(out, "")
-      self.assertIn(f"error: {message}", err.splitlines()[-1])
+      done = binaries.here(train, f"--run_dir={self.folder}/refused", f"--corpus={self.corpus}",
+                           *FLAGS, *flags)
+      self.assertEqual((done.status, done.stdout), (1, ""))
+      self.assertIn(f"error: {message}", done.stderr.splitlines()[-1])
       self.assertFalse(os.path.exists(f"{self.folder}/refused"))
 
 
