@@ -307,6 +307,7 @@ _TRAINING = {
     "training.step.evaluated": lambda: call(step.evaluated, train_state(average="polyak")),
     "training.processes.is_first": lambda: call(processes.is_first),
     "training.processes.start": lambda: call(refused(processes.start), "", 2, 2),
+    "training.processes.wait_for_all": lambda: call(processes.wait_for_all, "nothing"),
     "training.processes.stop_wanted": lambda: call(processes.stop_wanted, 3),
     "training.step.init": lambda: call(step.init, lm(), optimizer(), B, 0),
     "training.step.make_update": lambda: call(step.make_update, lm(), optimizer()),
