@@ -43,7 +43,10 @@ def run(main, names=()):
 
 def note(message: str):
   """One line of log on standard error, at once."""
-  print(message, file=sys.stderr, flush=True)
+  try:
+    print(message, file=sys.stderr, flush=True)
+  except BrokenPipeError:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def announce_device():

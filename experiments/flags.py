@@ -133,7 +133,7 @@ def fill_from_file(path: str):
   """
   given = _given()
   if os.path.isfile(path):
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
       lines = file.read().splitlines()
     FLAGS([path, *(line for line in lines if line.partition("=")[0].lstrip("-") not in given)])
 

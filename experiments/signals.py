@@ -1,5 +1,6 @@
 """SIGTERM and SIGINT (Ctrl-C) as a wish that a loop can be asked about."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -40,4 +41,5 @@ class Wish:
 
 def _write(message):
   # A handler may have come amidst a print: the file's own buffer is not touched.
-  os.write(sys.stderr.fileno(), f"\n{message}\n".encode())
+  with contextlib.suppress(OSError):  # who read it may have been ended by the same signal
+    os.write(sys.stderr.fileno(), f"\n{message}\n".encode())

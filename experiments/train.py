@@ -27,6 +27,8 @@ def main():
   processes.start(FLAGS.coordinator, FLAGS.process_count, FLAGS.process_index)
   # Of several processes JAX hears SIGTERM, so that all stop after the same update.
   wish = signals.Wish() if FLAGS.process_count == 1 else None
+  if not wish:  # Ctrl-C is as good as a SIGTERM
+    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
   run_dir = _run_dir()
   config = flags.train_config()
   cli.enable_x64_for(config.model)
@@ -62,6 +64,8 @@ def _run_dir() -> str:
   """Where the run goes; what it resumes or begins from has its say in the flags not given."""
   if FLAGS.resume and FLAGS.overwrite:
     raise InputError("--resume goes on with a run, --overwrite removes it; drop one of them")
+  if FLAGS.resume and FLAGS.init_from:
+    raise InputError("--resume goes on with a run, --init_from begins another; drop one of them")
   if FLAGS.resume and not FLAGS.run_dir:
     raise InputError("--resume needs --run_dir: the run to go on with")
   if FLAGS.process_count > 1 and not FLAGS.run_dir:

@@ -6,7 +6,6 @@ import fcntl
 import itertools
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -144,11 +143,13 @@ def create(path: str, config: TrainConfig, tokenizer, text_fingerprint: str = ""
     values = configs.to_json(config) | {_TOKENIZER: tokenizer.fingerprint, _TEXT: text_fingerprint}
     texts = {"config.json": json.dumps(values, indent=1) + "\n"} | dict(files or {})
     for file_name, text in texts.items():
-      with open(os.path.join(new, file_name), "w", encoding="utf-8") as file:
+      # A path need not be UTF-8, and comes back as it was.
+      with open(os.path.join(new, file_name), "w", encoding="utf-8",
+                errors="surrogateescape") as file:
         file.write(text)
     tokenizers.save(tokenizer, os.path.join(new, "tokenizer.json"))
     if os.path.isdir(path):
-      shutil.rmtree(path)
+      os.rename(path, os.path.join(folder, f"{name}.older"))  # goes with the folder
     os.rename(new, path)
   return path
 
@@ -165,11 +166,12 @@ def claimed(path: str) -> Iterator[None]:
   """
   folder = os.open(path, os.O_RDONLY)
   try:
-    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+      fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+      raise InputError(f"another process trains in {path}; needed: its end, or another --run_dir"
+                       ) from error
     yield
-  except BlockingIOError as error:
-    raise InputError(f"another process trains in {path}; needed: its end, or another --run_dir"
-                     ) from error
   finally:
     os.close(folder)
 

@@ -69,14 +69,18 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   check_machine(config.model)
   with contextlib.ExitStack() as claims:
     older = runs.read_contents(run_dir) if resume and runs.is_run(run_dir) else None
-    if older and processes.is_first():
+    if processes.is_first() and runs.is_run(run_dir):
       claims.enter_context(runs.claimed(run_dir))
     if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
       config = dataclasses.replace(config, valid_fraction=0.0)
     newest, faults = None, {}
     if older:
       runs.check_same(older, config, own_cell=cell is not None)
-      newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP)
+      newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP,
+                                          older.tokenizer.fingerprint)
+      if newest and not faults and _is_complete(newest):
+        say(f"{run_dir} is already complete: all {checkpoints.step(newest):,} updates are made")
+        return runs.load_run(run_dir, cell=cell)
     base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
     text = _prepare_text(config, corpus, valid_corpus, older, base)
     config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
@@ -183,11 +187,14 @@ def _make_as_it_was(run_dir, done, faults):
   keep_rows(os.path.join(run_dir, METRICS), done)
 
 
+def _is_complete(path):
+  found = checkpoints.manifest(path)
+  return found["step"] == found.get("steps")
+
+
 def _say_where_it_begins(run_dir, path, done, steps):
   if not path:
     say(f"{run_dir} holds no checkpoint to go on from: the run begins at update 0")
-  elif done == steps:
-    say(f"{run_dir} is already complete: all {steps:,} updates are made")
   else:
     say(f"resumed after update {done:,} of {steps:,}, from {path}")
 

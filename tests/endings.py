@@ -51,7 +51,7 @@ def arrays(run_dir: str, kind: str) -> dict[str, np.ndarray]:
     with open(os.path.join(path, "manifest.json"), encoding="utf-8") as file:
       manifest = json.load(file)
     found |= {name: np.array(str(value))  # digits enough to tell any two numbers apart
-              for name, value in manifest.items() if name != "files"}
+              for name, value in manifest.items() if name not in ("files", "sha256")}
     for part in sorted(name for name in os.listdir(path) if name != "manifest.json"):
       with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         _flatten(part, checkpointer.restore(os.path.join(path, part)), found)

@@ -50,6 +50,7 @@ def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) ->
       for part, tree in parts.items():
         checkpointer.save(os.path.join(new, part), args=ocp.args.StandardSave(tree))
     manifest = dict(about) | {"step": step_, "files": dict(_described(new))}
+    manifest["sha256"] = _digest_of_json(manifest)
     with open(os.path.join(new, MANIFEST), "w", encoding="utf-8") as file:
       json.dump(manifest, file, indent=1)
       file.flush()
@@ -103,6 +104,8 @@ def manifest(path: str) -> dict:
     files = {str(name): {"bytes": int(its["bytes"]), "sha256": str(its["sha256"])}
              for name, its in found["files"].items()}
     its_step = int(found["step"])
+    if found.pop("sha256") != _digest_of_json(found):
+      raise ValueError("it has changed since it was written")
   except FileNotFoundError as error:
     raise _unfit(path, f"{MANIFEST} is missing") from error
   except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -144,12 +147,14 @@ def named(folder: str, name: str) -> list[str]:
   return [os.path.join(folder, entry) for entry in sorted(found, key=step, reverse=True)]
 
 
-def newest(folder: str, name: str) -> tuple[str | None, dict[str, str]]:
+def newest(folder: str, name: str, tokenizer: str | None = None
+           ) -> tuple[str | None, dict[str, str]]:
   """The newest checkpoint that is whole, and what is wrong with each newer one.
 
   Args:
     folder: where checkpoints are.
     name: their kind.
+    tokenizer: the fingerprint that it must name; None: any.
 
   Returns:
     Its folder, or None; a message for the folder of each that cannot be used.
@@ -157,7 +162,8 @@ def newest(folder: str, name: str) -> tuple[str | None, dict[str, str]]:
   faults = {}
   for path in named(folder, name):
     try:
-      verify(path)
+      if tokenizer not in (None, verify(path).get("tokenizer")):
+        raise _unfit(path, "it was made with another tokenizer")
       return path, faults
     except InputError as error:
       faults[path] = str(error)
@@ -214,6 +220,10 @@ def _described(root: str) -> Iterator[tuple[str, dict]]:
       with open(path, "rb") as file:
         os.fsync(file.fileno())
       yield os.path.relpath(path, root), {"bytes": os.path.getsize(path), "sha256": _digest(path)}
+
+
+def _digest_of_json(values) -> str:
+  return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(path: str) -> str:

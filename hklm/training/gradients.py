@@ -107,7 +107,7 @@ def _in_parts(gradient, count):
 
     # Stream b is of part b % N: whatever devices the streams lie on, all have work in every part.
     def split(leaf):  # [B, ...] -> [N, B / N, ...]
-      return jnp.moveaxis(leaf.reshape(-1, count, *leaf.shape[1:]), 1, 0)
+      return jnp.moveaxis(leaf.reshape(len(leaf) // count, count, *leaf.shape[1:]), 1, 0)
 
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, precision.wide(leaf.dtype)), params)
     windows = jnp.moveaxis(window.reshape(len(window), -1, count), 2, 0)  # [N, T + 1, B / N]
@@ -115,7 +115,7 @@ def _in_parts(gradient, count):
         add, zeros, (jnp.arange(count), windows, split(reset), jax.tree.map(split, carried)))
     mean = jax.tree.map(lambda sum_, leaf: (sum_ / count).astype(leaf.dtype), total, params)
     return mean, nats.sum(), jax.tree.map(
-        lambda leaf: jnp.moveaxis(leaf, 0, 1).reshape(-1, *leaf.shape[2:]), states)
+        lambda leaf: jnp.moveaxis(leaf, 0, 1).reshape(len(reset), *leaf.shape[2:]), states)
 
   return in_parts
 

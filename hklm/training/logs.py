@@ -21,8 +21,9 @@ def say(message: str):
   """
   if not processes.is_first():
     return
-  tqdm.write(message, file=sys.stderr)
-  sys.stderr.flush()
+  with contextlib.suppress(BrokenPipeError):
+    tqdm.write(message, file=sys.stderr)
+    sys.stderr.flush()
 
 
 class Progress:
@@ -107,10 +108,10 @@ def keep_rows(path: str, step: int):
   """
   kept = []
   if os.path.exists(path):
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
       for line in file:
         try:
-          if not line.endswith("\n") or json.loads(line)["step"] > step:
+          if not line.endswith(b"\n") or json.loads(line)["step"] > step:
             break
         except (ValueError, TypeError, KeyError):
           break
@@ -118,7 +119,7 @@ def keep_rows(path: str, step: int):
   new = path + ".new"
   try:
     with _written(path):
-      with open(new, "w", encoding="utf-8") as file:
+      with open(new, "wb") as file:
         file.writelines(kept)
       os.replace(new, path)
   finally:

@@ -1,5 +1,6 @@
 """Saves while training goes on: the arrays are copied at once, a thread writes the copies."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
@@ -77,8 +78,7 @@ class Saver:
   def _write(self, name, step, parts, about):
     try:
       checkpoints.write(self._folder, name, step, parts, about)
-      if name == STEP:
-        self._tidy()
+      self._tidy()
     except Exception as error:  # to be raised where somebody is listening
       self._failure = error
 
@@ -86,7 +86,10 @@ class Saver:
     steps = checkpoints.named(self._folder, STEP)
     for path in steps[self._keep:]:
       checkpoints.remove(path)
-    named = {f"{BEST}-{checkpoints.manifest(path).get('best_step')}" for path in steps[:self._keep]}
+    named = set()
+    for path in steps[:self._keep]:
+      with contextlib.suppress(InputError):  # damaged since: it names nothing any more
+        named.add(f"{BEST}-{checkpoints.manifest(path).get('best_step')}")
     for path in checkpoints.named(self._folder, BEST)[1:]:
       if os.path.basename(path) not in named:
         checkpoints.remove(path)

@@ -170,6 +170,7 @@ def watching_nothing(folder: str):
 
 def watching_again(folder: str) -> Call:
   piped_progress()  # as above
+  logs.keep_rows(os.path.join(folder, "metrics.jsonl"), 0)  # so that it is there
   with contextlib.redirect_stderr(io.StringIO()):
     watching_nothing(folder)  # as above
   return call(watching_nothing, folder)

@@ -1,6 +1,7 @@
 """Arrays come back from disk bit for bit, or not at all; the newest that is whole is found."""
 
 import contextlib
+import json
 import os
 import pathlib
 import resource
@@ -117,16 +118,38 @@ class VerifyTest(CheckpointsTestCase):
       content = file.read_bytes()
       if not content and damage in ("truncated", "emptied", "flipped"):
         continue
+      if file.name == checkpoints.MANIFEST and damage == "longer":
+        file.write_bytes(content + b" ")  # which changes nothing of what it says
+        checkpoints.verify(newer)
       DAMAGE[damage](file)
-      # A flipped bit in the manifest may leave a number that nothing depends on.
-      if file.name != checkpoints.MANIFEST or damage != "flipped":
-        with self.assertRaisesRegex(InputError, "step-20: .*needed: a checkpoint as train wrote"):
-          checkpoints.verify(newer)
-        found, faults = checkpoints.newest(self.folder, "step")
-        self.assertEqual((found, list(faults)), (older, [newer]))
-        self.assertIn(file.name, faults[newer])
+      with self.assertRaisesRegex(InputError, "step-20: .*needed: a checkpoint as train wrote"):
+        checkpoints.verify(newer)
+      found, faults = checkpoints.newest(self.folder, "step")
+      self.assertEqual((found, list(faults)), (older, [newer]))
+      self.assertIn(file.name, faults[newer])
       file.write_bytes(content)
     self.assertEqual(checkpoints.newest(self.folder, "step"), (newer, {}))
+
+  def test_every_bit_of_a_manifest_counts(self):
+    path = self.write(best=0.25, tokenizer="ab12", unlogged_nats=3.5)
+    manifest = pathlib.Path(path, checkpoints.MANIFEST)
+    content = manifest.read_bytes()
+    said = json.loads(content)
+    for at in range(0, len(content), 3):
+      manifest.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+      try:
+        changed = json.loads(manifest.read_bytes()) != said
+      except ValueError:
+        changed = True
+      if changed:  # not so where white space became another
+        with self.assertRaisesRegex(InputError, "manifest.json cannot be read"):
+          checkpoints.manifest(path)
+
+  def test_one_of_another_tokenizer_is_skipped(self):
+    older, newer = self.write(3, tokenizer="mine"), self.write(4, tokenizer="theirs")
+    found, faults = checkpoints.newest(self.folder, "step", "mine")
+    self.assertEqual((found, list(faults)), (older, [newer]))
+    self.assertIn("another tokenizer", faults[newer])
 
   @parameterized.parameters(
       "[]", "{}", '{"files": {}}', '{"files": {}, "step": 4}', '{"files": [], "step": 3}',

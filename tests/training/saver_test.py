@@ -45,10 +45,20 @@ class SaverTest(parameterized.TestCase):
                               (saver.BEST, 7, {}), (saver.BEST, 8, {})):
       saves.save(name, step, ONE, about)
     saves.wait()
-    self.assertEqual(self.listing(), ["best-5", "best-7", "best-8", "step-6"])
+    self.assertEqual(self.listing(), ["best-5", "best-8", "step-6"])
     saves.save(saver.STEP, 9, ONE, {"best_step": 8})
     saves.wait()
     self.assertEqual(self.listing(), ["best-8", "step-9"])
+
+  def test_an_older_one_that_is_damaged_ends_no_run(self):
+    saves = saver.Saver(self.folder, keep=3)
+    for step in (2, 4, 6):
+      saves.save(saver.STEP, step, ONE, {"best_step": 0})
+      saves.wait()
+    os.truncate(os.path.join(self.folder, "step-4", "manifest.json"), 1)
+    saves.save(saver.STEP, 8, ONE, {"best_step": 0})
+    saves.wait()
+    self.assertEqual(self.listing(), ["step-4", "step-6", "step-8"])
 
   def test_saving_goes_on_in_the_background_from_a_copy(self):
     may_write, write = threading.Event(), checkpoints.write
