@@ -110,6 +110,14 @@ class ResumeTest(ResumeTestCase):
         InputError, "another process trains in .*/unbroken; needed: its end"):
       self.train("unbroken", resume=True)
 
+  def test_a_run_that_another_process_trains_is_not_overwritten(self):
+    before = {str(file): file.stat().st_mtime_ns for file in pathlib.Path(self.unbroken).rglob("*")}
+    with runs.claimed(self.unbroken), self.assertRaisesRegex(
+        InputError, "another process trains in .*/unbroken; needed: its end"):
+      self.train("unbroken", overwrite=True)
+    after = {str(file): file.stat().st_mtime_ns for file in pathlib.Path(self.unbroken).rglob("*")}
+    self.assertEqual(after, before)
+
 
 if __name__ == "__main__":
   absltest.main()

@@ -3,13 +3,16 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import tempfile
+import time
 
 from absl.testing import absltest, parameterized
 
 from hklm.training import checkpoints
 from tests import endings
-from tests.experiments import children
+from tests.experiments import binaries, children
 from tests.training import texts
 
 SMALL = ("--hidden_size=8", "--embedding_size=4", "--batch_size=4", "--bptt=10", "--eval_every=30",
@@ -55,6 +58,22 @@ class SignalsTest(parameterized.TestCase):
     step = re.fullmatch(rf"stopped after update ([0-9,]+) of 1,000,000; all is saved in "
                         rf"{self.run_dir}: go on with --resume", stopped)[1].replace(",", "")
     self.assertEqual(self.saved()[-1], int(step))
+    self.assert_all_whole()
+
+  def test_who_read_its_log_has_been_ended_by_the_same_ctrl_c(self):
+    # as of `train 2>&1 | tee log`
+    child = self.enter_context(subprocess.Popen(
+        [sys.executable, "-m", "experiments.train", f"--run_dir={self.run_dir}",
+         f"--corpus={self.corpus}", *SMALL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        cwd=binaries.ROOT))
+    self.addCleanup(child.kill)
+    deadline = time.monotonic() + children.PATIENCE
+    while not self.saved() and child.poll() is None and time.monotonic() < deadline:
+      time.sleep(0.01)
+    child.stderr.close()
+    child.send_signal(signal.SIGINT)
+    self.assertEqual(child.wait(children.PATIENCE), 130)
+    self.assertNotEmpty(endings.rows(self.run_dir))
     self.assert_all_whole()
 
   @parameterized.parameters((signal.SIGTERM, signal.SIGINT, 130), (signal.SIGINT,) * 2 + (130,))
