@@ -221,6 +221,8 @@ def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
   if os.path.islink(path) and not os.path.exists(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
   path = os.path.realpath(path)
+  if resume and is_run(path):
+    return path
   parent = os.path.dirname(path)
   while not os.path.lexists(parent):
     parent = os.path.dirname(parent)
@@ -231,7 +233,7 @@ def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
     return path
   if not is_run(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
-  if not (overwrite or resume):
+  if not overwrite:
     raise InputError(f"{path} holds a run ({_how_far(path)}); give --resume to go on with it, "
                      "--overwrite to replace it, or another --run_dir")
   return path

@@ -82,6 +82,9 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
         say(f"{run_dir} is already complete: all {checkpoints.step(newest):,} updates are made")
         return runs.load_run(run_dir, cell=cell)
     base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
+    if base and older and base.tokenizer.fingerprint != older.tokenizer.fingerprint:
+      raise InputError(f"--init_from={init_from} has another tokenizer than {run_dir}; needed: the "
+                       "run that it began from")
     text = _prepare_text(config, corpus, valid_corpus, older, base)
     config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
     lm = language_model(config.model, cell)
@@ -180,8 +183,10 @@ def _make_as_it_was(run_dir, done, faults):
   """Takes from the directory what came after update `done`; sets aside what is damaged."""
   folder = runs.checkpoint_folder(run_dir)
   for best in checkpoints.named(folder, BEST):
-    if checkpoints.step(best) > done:  # of a future that is about to happen again
+    if checkpoints.step(best) > done and done:  # of a future that is about to happen again
       checkpoints.remove(best)
+    elif checkpoints.step(best) > done:  # all that is left
+      say(f"{best} is now {os.path.basename(checkpoints.set_aside(best))}")
   for damaged, fault in (faults | checkpoints.newest(folder, BEST)[1]).items():
     say(f"skipped: {fault}; it is now {os.path.basename(checkpoints.set_aside(damaged))}")
   keep_rows(os.path.join(run_dir, METRICS), done)

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 
 import jax
@@ -103,6 +104,20 @@ class ResumeTest(ResumeTestCase):
     bests = [row["valid_nats_per_token"] for row in self.rows(self.unbroken)
              if "valid_nats_per_token" in row]
     self.assertLess(len({min(bests[:n + 1]) for n in range(len(bests))}), len(bests))
+
+  def test_without_any_that_is_whole_it_begins_at_0_and_loses_nothing(self):
+    path = shutil.copytree(self.unbroken, os.path.join(self.folder, "lost"))
+    folder = runs.checkpoint_folder(path)
+    path_of_best, _ = checkpoints.newest(folder, "best")
+    best = arrays(path_of_best)
+    for step in checkpoints.named(folder, "step"):
+      os.remove(os.path.join(step, "manifest.json"))
+    _, said = self.train("lost", resume=True)
+    self.assertEqual(said.count("skipped: "), 3)
+    self.assertIn("the run begins at update 0", said)
+    self.assert_same(path)
+    aside = os.path.join(folder, f"damaged-0-{os.path.basename(path_of_best)}")
+    jax.tree.map(np.testing.assert_array_equal, arrays(aside), best)
 
   def test_a_run_that_another_process_trains(self):
     # what is opened anew is another claim, as that of another process would be

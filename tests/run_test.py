@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import chex
 import jax
@@ -262,6 +263,13 @@ class CreateTest(RunTestCase):
       with self.assertRaises(OSError):
         runs.create(path, CONFIG, OTHER, overwrite=True, files={"no/such/folder": ""})
       self.assertEqual(listing(self.folder), before)
+
+  def test_a_run_goes_on_wherever_it_lies(self):
+    path = self.write()
+    with mock.patch.object(os, "access", return_value=False):  # its parent is read-only
+      self.assertEqual(runs.check_free(path, resume=True), path)
+      with self.assertRaisesRegex(InputError, "is not a directory that can be written to"):
+        runs.check_free(path, overwrite=True)
 
   def test_next_free(self):
     root = os.path.join(self.folder, "runs")
