@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,10 @@ from collections.abc import Callable
 from tests.experiments import binaries
 
 PATIENCE = 240.0  # seconds
+
+
+def _heeds_ctrl_c():
+  signal.signal(signal.SIGINT, signal.SIG_DFL)  # which whatever runs in the background ignores
 
 
 class Child:
@@ -27,7 +32,7 @@ class Child:
     with open(self._path("out"), "wb") as out, open(self._path("err"), "wb") as err:
       self._process = subprocess.Popen(
           [sys.executable, "-m", f"experiments.{module}", *flags], cwd=binaries.ROOT,
-          stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+          stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=_heeds_ctrl_c)
 
   def __enter__(self):
     return self
