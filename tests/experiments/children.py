@@ -2,7 +2,6 @@
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,10 +11,9 @@ from collections.abc import Callable
 from tests.experiments import binaries
 
 PATIENCE = 240.0  # seconds
-
-
-def _heeds_ctrl_c():
-  signal.signal(signal.SIGINT, signal.SIG_DFL)  # which whatever runs in the background ignores
+# What runs in the background ignores Ctrl-C, and so does what it starts.
+HEED = ("import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])")
 
 
 class Child:
@@ -31,8 +29,8 @@ class Child:
     self._folder = tempfile.TemporaryDirectory()
     with open(self._path("out"), "wb") as out, open(self._path("err"), "wb") as err:
       self._process = subprocess.Popen(
-          [sys.executable, "-m", f"experiments.{module}", *flags], cwd=binaries.ROOT,
-          stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=_heeds_ctrl_c)
+          [sys.executable, "-c", HEED, "-m", f"experiments.{module}", *flags], cwd=binaries.ROOT,
+          stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
   def __enter__(self):
     return self
