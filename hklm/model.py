@@ -250,10 +250,13 @@ def _functions(config: ModelConfig, cell: CellFactory | None):
   def hidden(tokens, state: State, mask=None):
     _check_tokens(tokens, state, mask)
     impl = lstm_impl if len(tokens) > 1 else "scan"  # one step is the cell itself
-    if impl == "fused" and cell is None and not config.input_dropout:
-      x = embed.lookup(tokens)
+    fused = impl == "fused" and cell is None
+    forward_mode = not fused or config.tie_embeddings
+    if fused and not config.input_dropout:
+      x = embed.lookup(tokens, forward_mode)
     else:
-      x = dropout(embed(tokens), config.input_dropout, config.dropout_per_step)  # [T, B, E]
+      x = embed(tokens, forward_mode)  # [T, B, E]
+      x = dropout(x, config.input_dropout, config.dropout_per_step)
     return stack.unroll(cores, x, state, mask, config.layer_dropout, config.dropout_per_step, impl)
 
   def unroll(tokens, state: State, mask=None):

@@ -5,6 +5,11 @@ from typing import NamedTuple
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from jax import lax
+
+from hklm.nn import varying
+from hklm.nn.lstm import FORWARD_MODE
+from hklm.nn.reverse_only import reverse_only
 
 
 class Lookup(NamedTuple):
@@ -35,23 +40,56 @@ class Embedding(hk.Module):
     """`[V, E]`."""
     return hk.get_parameter("table", [self._vocab_size, self._size], self._dtype, self._init)
 
-  def __call__(self, tokens: jax.Array) -> jax.Array:
-    """Tokens `[...]` to vectors `[..., E]`, or `[..., V]` one-hot."""
+  def __call__(self, tokens: jax.Array, forward_mode: bool = True) -> jax.Array:
+    """Tokens `[...]` to vectors `[..., E]`, or `[..., V]` one-hot.
+
+    Args:
+      tokens: ids; NaN for one that is none.
+      forward_mode: whether `jax.jvp` works too; without it, the gradient of a table that is used
+        for nothing else takes less memory.
+    """
     tokens = _wide(tokens)
     if not self._size:
       return jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
-    return jnp.take(self.table, tokens, axis=0, mode="fill")
+    if forward_mode:
+      return _rows(self.table, tokens)
+    return _rows_reverse(*varying.alike(reverse_only(self.table, FORWARD_MODE), tokens))
 
-  def lookup(self, tokens: jax.Array) -> Lookup | jax.Array:
+  def lookup(self, tokens: jax.Array, forward_mode: bool = True) -> Lookup | jax.Array:
     """As a call, but a `Lookup` where a layer above should multiply that out itself."""
     # Its products with W are, forward and backward, 2 of width V in place of 3 of width E.
     if 2 * self._vocab_size >= 3 * self._size:
-      return self(tokens)
+      return self(tokens, forward_mode)
     tokens = _wide(tokens)
     tokens = jnp.where(tokens < 0, tokens + self._vocab_size, tokens)  # from the end, as `take`
     one_hot = jax.nn.one_hot(tokens, self._vocab_size, dtype=self._dtype)
     known = (tokens >= 0) & (tokens < self._vocab_size)
     return Lookup(jnp.where(known[..., None], one_hot, jnp.nan), self.table)
+
+
+def _rows(table, tokens):
+  return jnp.take(table, tokens, axis=0, mode="fill")
+
+
+# The gradient adds slopes to a table of zeros. XLA makes constants early, and on a CPU would keep
+# those zeros [V, E] beside the logits all through the backward pass; here they are made of a zero
+# that is there only when the slopes are. What is more, glibc keeps freed memory for the next step
+# up to 32 MiB: with V 10,000, E = H 200 and 400 tokens the step takes 28 MiB in place of 36, and
+# 43 ms in place of 55, of which 9,800 page faults were the rest.
+_rows_reverse = jax.custom_vjp(_rows)
+
+
+def _rows_forward(table, tokens):
+  return _rows(table, tokens), (table, tokens)
+
+
+def _rows_backward(kept, slopes):
+  table, tokens = kept
+  zero, slopes = lax.optimization_barrier(varying.alike(jnp.zeros([], table.dtype), slopes))
+  return jnp.broadcast_to(zero, table.shape).at[tokens].add(slopes, mode="drop"), None
+
+
+_rows_reverse.defvjp(_rows_forward, _rows_backward)
 
 
 def _wide(tokens):

@@ -38,6 +38,52 @@ class EmbeddingTest(oracle.X64TestCase):
     x = embed(3).apply({"embedding": {"table": table}}, np.array([V - 1, V, 1000]))
     np.testing.assert_array_equal(np.isnan(x).all(axis=-1), [False, True, True])
 
+  @parameterized.parameters(True, False)
+  def test_its_gradient_adds_up_what_rows_are_given(self, forward_mode):
+    """Ids -1 and V - 1 are one row, V and above none."""
+    draw = np.random.RandomState(0)
+    tokens = np.array([[0, 3, 3], [-1, V - 1, V]])
+    table, slopes = draw.normal(size=[V, 3]), draw.normal(size=[2, 3, 3])
+    rows = hk.without_apply_rng(hk.transform(
+        lambda tokens: Embedding(V, 3, jnp.zeros, jnp.float64)(tokens, forward_mode)))
+
+    def total(table):
+      return (jnp.asarray(slopes) * jnp.sin(rows.apply({"embedding": {"table": table}}, tokens))
+              )[:, :2].sum() + jnp.nansum(rows.apply({"embedding": {"table": table}}, tokens)[:, 2])
+
+    expected, curved = np.zeros([V, 3]), np.zeros([V, 3])
+    np.add.at(expected, tokens[:, :2] % V, (slopes * np.cos(table[tokens % V]))[:, :2])
+    np.add.at(expected, [3], 1.0)
+    np.add.at(curved, tokens[:, :2] % V, (-slopes * np.sin(table[tokens % V]))[:, :2])
+    np.testing.assert_allclose(jax.grad(total)(table), expected, rtol=1e-13)
+    second = jax.jit(jax.grad(lambda table: jax.grad(total)(table).sum()))(table)
+    np.testing.assert_allclose(second, curved, rtol=1e-13)
+
+  def test_the_gradients_zeros_are_no_array_of_their_own_while_slopes_are_made(self):
+    """As where a loss takes much memory and is done with it before the lookup's turn comes."""
+    tokens, w = np.arange(64) % 50, np.ones([8, 4000])
+    table = np.ones([4000, 8])
+
+    def temporaries(forward_mode):
+      def loss(table):
+        rows = hk.without_apply_rng(hk.transform(
+            lambda: Embedding(4000, 8, jnp.zeros, jnp.float64)(tokens, forward_mode)))
+        return jnp.exp(rows.apply({"embedding": {"table": table}}) @ w).max(axis=1).sum()
+
+      step = jax.jit(lambda table: table - jax.grad(loss)(table), donate_argnums=0)
+      return step.lower(table).compile().memory_analysis().temp_size_in_bytes
+
+    self.assertLessEqual(temporaries(False), temporaries(True) - 0.9 * table.nbytes)
+
+  def test_without_forward_mode_it_is_refused_by_name(self):
+    def rows(table):
+      return hk.without_apply_rng(hk.transform(lambda: Embedding(V, 3, jnp.zeros, jnp.float64)(
+          np.array([1]), forward_mode=False))).apply({"embedding": {"table": table}})
+
+    table = np.ones([V, 3])
+    with self.assertRaisesRegex(TypeError, "needed: lstm_impl=scan"):
+      jax.jvp(rows, (table,), (table,))
+
   @parameterized.parameters((2, True), (3, False), (4, False))
   def test_few_ids_are_left_to_be_multiplied_out(self, ids, left):
     """Where 2 V < 3 E, E being 2."""
