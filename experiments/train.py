@@ -3,6 +3,7 @@
 The last line on standard output is `validation bits/char X  perplexity Y`, after a sample of text.
 """
 
+import math
 import os
 import signal
 import sys
@@ -55,7 +56,7 @@ def main():
   best = trainer.best_validation(run.path)
   if best:
     print(f"validation bits/char {best['valid_bits_per_char']:.4f}  "
-          f"perplexity {best['valid_perplexity']:.2f}")
+          f"perplexity {best['valid_perplexity'] or math.inf:.2f}")
   else:
     print("no validation")
 

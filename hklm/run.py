@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import itertools
 import json
 import os
@@ -22,7 +23,8 @@ from hklm.training import checkpoints
 from hklm.training.saver import BEST, STEP, check_finite
 from hklm.training.snapshots import PARAMS
 
-_TOKENIZER, _TEXT = "tokenizer_fingerprint", "text_fingerprint"  # in config.json
+# In config.json, beside the configuration.
+_TOKENIZER, _TEXT, _BASE = "tokenizer_fingerprint", "text_fingerprint", "base_fingerprint"
 
 
 class Run(NamedTuple):
@@ -61,15 +63,15 @@ def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -
   path = os.path.abspath(path)
   if checkpoint not in ("", "best", "last"):
     raise InputError(f"--checkpoint={checkpoint} is unknown; needed: best or last")
-  config, tokenizer, _ = read_contents(path)
-  lm = language_model(_for_this_machine(config.model), cell)
+  contents = read_contents(path)
+  lm = language_model(_for_this_machine(contents.config.model), cell)
   best, last = (checkpoints.named(checkpoint_folder(path), kind) for kind in (BEST, STEP))
   found = {"": best or last, "best": best, "last": last}[checkpoint]
   if not found:
     raise InputError(f"{checkpoint_folder(path)}: no checkpoint {checkpoint}".rstrip()
                      + "; needed: a run that has got as far as saving one")
-  params = _read_params(found[0], lm, tokenizer)
-  return Run(lm, params, tokenizer, config, path)
+  params = _read_params(found[0], lm, contents)
+  return Run(lm, params, contents.tokenizer, contents.config, path)
 
 
 def _for_this_machine(model: ModelConfig) -> ModelConfig:
@@ -86,11 +88,25 @@ class Contents(NamedTuple):
     config: the `TrainConfig`, its `model.vocab_size` set.
     tokenizer: text to ids and back.
     text_fingerprint: of the text that it trains on.
+    base_fingerprint: of the parameters that it began with, if they were another run's.
   """
 
   config: TrainConfig
   tokenizer: Any
-  text_fingerprint: str
+  text_fingerprint: str = ""
+  base_fingerprint: str = ""
+
+  @property
+  def identity(self) -> str:
+    """SHA-256, hexadecimal, of all that decides the run; its checkpoints carry it."""
+    return hashlib.sha256(json.dumps(_described(self), sort_keys=True).encode()).hexdigest()
+
+
+def _described(contents):
+  """What config.json holds."""
+  return configs.to_json(contents.config) | {
+      _TOKENIZER: contents.tokenizer.fingerprint, _TEXT: contents.text_fingerprint,
+      _BASE: contents.base_fingerprint}
 
 
 def read_config(path: str) -> TrainConfig:
@@ -110,24 +126,22 @@ def read_contents(path: str) -> Contents:
   if tokenizer.fingerprint != prints[_TOKENIZER]:
     raise InputError(f"{path}: tokenizer.json has fingerprint {tokenizer.fingerprint[:12]}, "
                      f"config.json says {prints[_TOKENIZER][:12]}; needed: the run's own tokenizer")
-  return Contents(config, tokenizer, prints[_TEXT])
+  return Contents(config, tokenizer, prints[_TEXT], prints[_BASE])
 
 
 def _read_config(path):
   values = _read_json(os.path.join(path, "config.json"))
-  prints = {name: str(values.pop(name, "")) for name in (_TOKENIZER, _TEXT)}
+  prints = {name: str(values.pop(name, "")) for name in (_TOKENIZER, _TEXT, _BASE)}
   return configs.from_json(TrainConfig, values), prints
 
 
-def create(path: str, config: TrainConfig, tokenizer, text_fingerprint: str = "",
-           overwrite: bool = False, files: Mapping[str, str] | None = None) -> str:
+def create(path: str, contents: Contents, overwrite: bool = False,
+           files: Mapping[str, str] | None = None) -> str:
   """Makes a run directory, whole or not at all.
 
   Args:
     path: where; see `check_free`.
-    config: with its `model.vocab_size` set.
-    tokenizer: the run's.
-    text_fingerprint: of the text that it trains on.
+    contents: of the run.
     overwrite: whether an older run there may be removed.
     files: further text files by name.
 
@@ -140,14 +154,13 @@ def create(path: str, config: TrainConfig, tokenizer, text_fingerprint: str = ""
   with tempfile.TemporaryDirectory(prefix=".hklm.", dir=parent) as folder:
     new = os.path.join(folder, name)
     os.mkdir(new)  # with the usual permissions, which the temporary folder has not
-    values = configs.to_json(config) | {_TOKENIZER: tokenizer.fingerprint, _TEXT: text_fingerprint}
-    texts = {"config.json": json.dumps(values, indent=1) + "\n"} | dict(files or {})
+    texts = {"config.json": json.dumps(_described(contents), indent=1) + "\n"} | dict(files or {})
     for file_name, text in texts.items():
       # A path need not be UTF-8, and comes back as it was.
       with open(os.path.join(new, file_name), "w", encoding="utf-8",
                 errors="surrogateescape") as file:
         file.write(text)
-    tokenizers.save(tokenizer, os.path.join(new, "tokenizer.json"))
+    tokenizers.save(contents.tokenizer, os.path.join(new, "tokenizer.json"))
     if os.path.isdir(path):
       os.rename(path, os.path.join(folder, f"{name}.older"))  # goes with the folder
     os.rename(new, path)
@@ -174,36 +187,6 @@ def claimed(path: str) -> Iterator[None]:
     yield
   finally:
     os.close(folder)
-
-
-def check_same(older: Contents, config: TrainConfig, own_cell: bool = False):
-  """Refuses to go on with a run as if it had another configuration.
-
-  Args:
-    older: the run.
-    config: what it is to go on with; `model.vocab_size` is not compared.
-    own_cell: whether a cell is given as a function, whose name `config` has only later.
-
-  Raises:
-    InputError: something differs (named).
-  """
-  found, needed = (_flat(configs.to_json(its)) for its in (config, older.config))
-  for name in sorted(set(needed) - ({"cell"} if own_cell else set())):
-    if found[name] != needed[name]:
-      raise InputError(f"the run has --{name}={needed[name]}, found --{name}={found[name]}; "
-                       "needed: the same to resume it, or --init_from to begin another with its "
-                       "parameters")
-
-
-def _flat(values):
-  """The fields of a configuration by the names of their flags."""
-  flat = {}
-  for name, value in values.items():
-    if isinstance(value, dict):
-      flat |= {"tokenizer" if key == "kind" else key: its for key, its in _flat(value).items()}
-    else:
-      flat[name] = value
-  return flat
 
 
 def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
@@ -269,10 +252,9 @@ def checkpoint_folder(path: str) -> str:
   return os.path.join(path, "checkpoints")
 
 
-def _read_params(path, lm, tokenizer):
-  """The parameters of a checkpoint, which must fit the model and the tokenizer."""
-  if checkpoints.verify(path).get("tokenizer") != tokenizer.fingerprint:
-    raise InputError(f"{path}: made with another tokenizer; needed: the run's own checkpoint")
+def _read_params(path, lm, contents):
+  """The parameters of a checkpoint, which must be of this run."""
+  checkpoints.verify(path, contents.identity)
   params = checkpoints.restore(path, PARAMS, jax.eval_shape(lm.init, jax.random.key(0)))
   check_finite(params, path)
   return params

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import jax
 
+from hklm import resuming
 from hklm import run as runs
 from hklm.config import TrainConfig
 from hklm.data import corpora, streams, texts
@@ -17,7 +18,7 @@ from hklm.errors import InputError, Stopped
 from hklm.model import CellFactory, check_machine, language_model
 from hklm.training import checkpoints, loop, memory, optimizers, processes, snapshots, step
 from hklm.training import mesh as meshes
-from hklm.training.logs import keep_rows, say
+from hklm.training.logs import say
 from hklm.training.saver import BEST, STEP, Saver
 from hklm.watching import METRICS, watch
 
@@ -68,23 +69,14 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
   run_dir = runs.check_free(run_dir, overwrite, resume)
   check_machine(config.model)
   with contextlib.ExitStack() as claims:
-    older = runs.read_contents(run_dir) if resume and runs.is_run(run_dir) else None
     if processes.is_first() and runs.is_run(run_dir):
       claims.enter_context(runs.claimed(run_dir))
     if valid_corpus:  # then nothing of `corpus` is held out, and the run says so
       config = dataclasses.replace(config, valid_fraction=0.0)
-    newest, faults = None, {}
-    if older:
-      runs.check_same(older, config, own_cell=cell is not None)
-      newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP,
-                                          older.tokenizer.fingerprint)
-      if newest and not faults and _is_complete(newest):
-        say(f"{run_dir} is already complete: all {checkpoints.step(newest):,} updates are made")
-        return runs.load_run(run_dir, cell=cell)
-    base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
-    if base and older and base.tokenizer.fingerprint != older.tokenizer.fingerprint:
-      raise InputError(f"--init_from={init_from} has another tokenizer than {run_dir}; needed: the "
-                       "run that it began from")
+    older, newest, faults, base = found = resuming.find(run_dir, config, resume, init_from, cell)
+    if found.complete:
+      say(f"{run_dir} is already complete: all {checkpoints.step(newest):,} updates are made")
+      return runs.load_run(run_dir, cell=cell)
     text = _prepare_text(config, corpus, valid_corpus, older, base)
     config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
     lm = language_model(config.model, cell)
@@ -96,8 +88,9 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     optimizer = optimizers.optimizer(config, steps, len(windows))
     _check_memory(lm, config, cell, mesh)
     start = functools.partial(step.init, lm, optimizer, config.batch_size, config.seed, config,
-                              cell, base and _fitting(base, lm))
-    if older and older.text_fingerprint != text.fingerprint:
+                              cell, base and resuming.fitting(base, lm))
+    its = older or runs.Contents(config, text.tokenizer, text.fingerprint, found.base_fingerprint)
+    if its.text_fingerprint != text.fingerprint:
       raise InputError("the text is not the one that the run began with; needed: the same --corpus "
                        "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")
     count = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0))))
@@ -107,24 +100,26 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     if newest:
       state, progress = snapshots.restored(newest, checkpoints.manifest(newest), start())
       state = meshes.place(mesh, state, tied)
-      progress = _with_the_best_there_is(run_dir, progress)
+      progress = resuming.with_the_best_there_is(run_dir, its.identity, progress)
     else:
       state = meshes.init(mesh, start, tied)
     processes.wait_for_all("the run directory is read")
     if processes.is_first():
       if not older:
-        runs.create(run_dir, config, text.tokenizer, text.fingerprint, overwrite, files)
+        runs.create(run_dir, its, overwrite, files)
         claims.enter_context(runs.claimed(run_dir))
-      _make_as_it_was(run_dir, int(state.step), faults)
+      resuming.make_as_it_was(run_dir, its.identity, int(state.step), faults)
     if resume:
-      _say_where_it_begins(run_dir, newest, int(state.step), steps)
+      say(f"resumed after update {int(state.step):,} of {steps:,}, from {newest}" if newest else
+          f"{run_dir} holds no checkpoint to go on from: the run begins at update 0")
     update = meshes.update(mesh, step.make_update(lm, optimizer, config, cell), state)
-    _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop)
+    _run(run_dir, its, lm, update, text, windows, steps, state, progress, stop)
     return runs.load_run(run_dir, cell=cell)
 
 
-def _run(run_dir, config, lm, update, text, windows, steps, state, progress, stop):
+def _run(run_dir, contents, lm, update, text, windows, steps, state, progress, stop):
   """Trains from `state` on, with all that is written besides."""
+  config = contents.config
   saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints,
                 writes=processes.is_first())
   rate = optimizers.schedule(config, steps, len(windows))
@@ -144,11 +139,11 @@ def _run(run_dir, config, lm, update, text, windows, steps, state, progress, sto
 
     def save_best(number, params):
       save(BEST, number, {snapshots.PARAMS: meshes.local(params)},
-           {"tokenizer": text.tokenizer.fingerprint})
+           {"run": contents.identity})
 
     def save_state(state, progress):
       save(STEP, int(state.step), snapshots.parts(meshes.local(state)),
-           snapshots.about(progress, steps, text.tokenizer))
+           snapshots.about(progress, steps) | {"run": contents.identity})
 
     def stops(number):
       return stop() if jax.process_count() == 1 else processes.stop_wanted(number)
@@ -164,57 +159,6 @@ def _run(run_dir, config, lm, update, text, windows, steps, state, progress, sto
   if int(state.step) < steps:
     raise Stopped(f"stopped after update {int(state.step):,} of {steps:,}; all is saved in "
                   f"{run_dir}: go on with --resume")
-
-
-def _with_the_best_there_is(run_dir, progress):
-  """The progress; without a best validation if its checkpoint cannot be read any more."""
-  if not progress.best_step:
-    return progress
-  try:
-    checkpoints.verify(
-        os.path.join(runs.checkpoint_folder(run_dir), f"{BEST}-{progress.best_step}"))
-    return progress
-  except InputError as error:
-    say(f"the best is sought anew: {error}")
-    return progress._replace(best=math.inf, best_step=0)
-
-
-def _make_as_it_was(run_dir, done, faults):
-  """Takes from the directory what came after update `done`; sets aside what is damaged."""
-  folder = runs.checkpoint_folder(run_dir)
-  for best in checkpoints.named(folder, BEST):
-    if checkpoints.step(best) > done and done:  # of a future that is about to happen again
-      checkpoints.remove(best)
-    elif checkpoints.step(best) > done:  # all that is left
-      say(f"{best} is now {os.path.basename(checkpoints.set_aside(best))}")
-  for damaged, fault in (faults | checkpoints.newest(folder, BEST)[1]).items():
-    say(f"skipped: {fault}; it is now {os.path.basename(checkpoints.set_aside(damaged))}")
-  keep_rows(os.path.join(run_dir, METRICS), done)
-
-
-def _is_complete(path):
-  found = checkpoints.manifest(path)
-  return found["step"] == found.get("steps")
-
-
-def _say_where_it_begins(run_dir, path, done, steps):
-  if not path:
-    say(f"{run_dir} holds no checkpoint to go on from: the run begins at update 0")
-  else:
-    say(f"resumed after update {done:,} of {steps:,}, from {path}")
-
-
-def _fitting(base, lm):
-  """The parameters of a run, if they are those of this model."""
-  found, needed = ({jax.tree_util.keystr(name): leaf.shape
-                    for name, leaf in jax.tree_util.tree_leaves_with_path(params)}
-                   for params in (base.params, jax.eval_shape(lm.init, jax.random.key(0))))
-  for name in sorted(set(found) | set(needed)):
-    if found.get(name) != needed.get(name):
-      raise InputError(f"--init_from={base.path}: parameter {name} is "
-                       f"{found.get(name, 'missing')}, this model's {needed.get(name, 'missing')}; "
-                       "needed: the same sizes, cell and biases")
-  return jax.tree.map(lambda leaf: leaf.astype(lm.config.dtype), base.params)
 
 
 def _prepare_text(config, corpus, valid_corpus, older, base):

@@ -6,7 +6,6 @@ None of it changes what is trained, and none but metrics.jsonl can end a run.
 import contextlib
 import importlib.util
 import json
-import math
 import os
 import shlex
 import time
@@ -144,10 +143,9 @@ class _Watch:
       self._told.add(name)
 
   def _row(self, step, **values):
-    values = {name: None if math.isnan(value) else value for name, value in values.items()}
-    append_jsonl(self._path, step=step, **values)
+    row = append_jsonl(self._path, step=step, **values)
     self.newer = True
-    self._show(EVENTS, step, values)
+    self._show(EVENTS, row.pop("step"), row)
 
   def _show(self, name, *args):
     if name in self.views:

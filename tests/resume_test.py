@@ -1,7 +1,9 @@
 """A run that was interrupted and goes on is the run that never was: bit for bit."""
 
 import contextlib
+import dataclasses
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -33,6 +35,12 @@ def arrays(path):
   with ocp.StandardCheckpointer() as checkpointer:
     return {part: checkpointer.restore(os.path.join(path, part))
             for part in ("params", "training") if os.path.isdir(os.path.join(path, part))}
+
+
+def updates(number):
+  """For `stop`: after so many updates."""
+  count = itertools.count(1)
+  return lambda: next(count) == number
 
 
 class ResumeTestCase(parameterized.TestCase):
@@ -118,6 +126,48 @@ class ResumeTest(ResumeTestCase):
     self.assert_same(path)
     aside = os.path.join(folder, f"damaged-0-{os.path.basename(path_of_best)}")
     jax.tree.map(np.testing.assert_array_equal, arrays(aside), best)
+
+  def test_a_newer_checkpoint_of_another_run_is_skipped(self):
+    other, _ = self.train("seeded", dataclasses.replace(CONFIG, seed=5))
+    path, _ = self.train("mixed", stop=updates(20))
+    folder, theirs = (runs.checkpoint_folder(its) for its in (path, other))
+    shutil.copytree(os.path.join(theirs, "step-60"), os.path.join(folder, "step-60"))
+    _, said = self.train("mixed", resume=True)
+    self.assertRegex(said, "skipped: .*/step-60: another run's, .*; it is now damaged-0-step-60")
+    self.assertIn("resumed after update 20 of 60", said)
+    self.assert_same(path)
+
+  def test_a_damaged_best_changes_nothing_but_what_is_kept_as_the_best(self):
+    cut = 30
+    path, _ = self.train("best lost", stop=updates(cut))
+    bests = [row for row in self.rows(self.unbroken) if "valid_nats_per_token" in row]
+    before, after = ([row["valid_nats_per_token"] for row in bests if (row["step"] > cut) == later]
+                     for later in (False, True))
+    self.assertLess(min(before), max(after), "the rate falls once more")
+    best, _ = checkpoints.newest(runs.checkpoint_folder(path), "best")
+    os.truncate(os.path.join(best, "manifest.json"), 5)
+    _, said = self.train("best lost", resume=True)
+    self.assertRegex(said, f"the best is sought anew: .*{os.path.basename(best)}")
+    self.assertEqual(self.rows(path), self.rows(self.unbroken))
+    mine, whole = (os.path.join(runs.checkpoint_folder(its), "step-60")
+                   for its in (path, self.unbroken))
+    jax.tree.map(np.testing.assert_array_equal, arrays(mine), arrays(whole))
+    kept, _ = checkpoints.newest(runs.checkpoint_folder(path), "best")
+    rows = {row["step"]: row["valid_nats_per_token"] for row in bests}
+    self.assertEqual(rows[checkpoints.step(kept)], min(after))
+
+  def test_without_a_checkpoint_it_begins_with_what_it_began_with(self):
+    path, _ = self.train("tuned", init_from=self.unbroken)
+    for step in os.listdir(runs.checkpoint_folder(path)):
+      shutil.rmtree(os.path.join(runs.checkpoint_folder(path), step))
+    other, _ = self.train("other", dataclasses.replace(CONFIG, seed=5, steps=12))
+    with self.assertRaisesRegex(InputError, "began with other parameters than random ones"):
+      self.train("tuned", resume=True)
+    with self.assertRaisesRegex(InputError, "than those of --init_from=.*/other; needed"):
+      self.train("tuned", resume=True, init_from=other)
+    before = self.rows(path)
+    self.train("tuned", resume=True, init_from=self.unbroken)
+    self.assertEqual(self.rows(path), before)
 
   def test_a_run_that_another_process_trains(self):
     # what is opened anew is another claim, as that of another process would be

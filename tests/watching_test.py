@@ -6,7 +6,9 @@ import json
 import math
 import os
 import pathlib
+import re
 import struct
+import subprocess
 import sys
 import tempfile
 import types
@@ -302,6 +304,14 @@ class MemoryTest(absltest.TestCase):
     self.assertGreaterEqual(memory.peak(), held.nbytes)
     self.assertGreaterEqual(memory.peak(), 0.99 * resident)
     self.assertLess(memory.peak(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+  def test_of_this_program_and_not_of_the_one_that_started_it(self):
+    child = "from hklm.training import memory; print(memory.peak())"
+    parent = (f"import subprocess, sys; held = bytearray(b'x') * 2**30; "
+              f"print(len(held), subprocess.check_output([sys.executable, '-c', {child!r}]))")
+    said = subprocess.check_output([sys.executable, "-c", parent], text=True)
+    held, peak = map(int, re.findall(r"\d+", said))
+    self.assertBetween(peak, 2**25, held - 1)
 
   def test_of_the_device_that_has_held_most(self):
     devices = [mock.Mock(**{"memory_stats.return_value": stats}) for stats in (

@@ -53,10 +53,11 @@ def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) ->
     manifest["sha256"] = _digest_of_json(manifest)
     with open(os.path.join(new, MANIFEST), "w", encoding="utf-8") as file:
       json.dump(manifest, file, indent=1)
-      file.flush()
-      os.fsync(file.fileno())
+    for place in (os.path.join(new, MANIFEST), new):
+      _flush(place)
     shutil.rmtree(path, ignore_errors=True)  # a damaged one; updates are numbered but once
     os.rename(new, path)
+    _flush(folder)
   except Exception as error:  # whatever the part of orbax that met the trouble raises
     shutil.rmtree(new, ignore_errors=True)
     raise InputError(f"{path}: cannot be saved ({_reason(error)}); needed: the run directory, and "
@@ -64,16 +65,20 @@ def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) ->
   return path
 
 
-def verify(path: str) -> dict:
+def verify(path: str, run: str | None = None) -> dict:
   """The manifest of a checkpoint, every file of which is as it was written.
 
   Args:
     path: the folder `NAME-UPDATE`.
+    run: the identity of the run that it must be of; None: any.
 
   Raises:
-    InputError: nothing there, no readable manifest, a file that is missing or has changed (named).
+    InputError: nothing there, no readable manifest, a file that is missing or has changed (named);
+      it is of another run.
   """
   found = manifest(path)
+  if run not in (None, found.get("run")):
+    raise _unfit(path, "another run's, or config.json has changed since")
   for name, described in found["files"].items():
     file = os.path.join(path, name)
     try:
@@ -147,14 +152,13 @@ def named(folder: str, name: str) -> list[str]:
   return [os.path.join(folder, entry) for entry in sorted(found, key=step, reverse=True)]
 
 
-def newest(folder: str, name: str, tokenizer: str | None = None
-           ) -> tuple[str | None, dict[str, str]]:
+def newest(folder: str, name: str, run: str | None = None) -> tuple[str | None, dict[str, str]]:
   """The newest checkpoint that is whole, and what is wrong with each newer one.
 
   Args:
     folder: where checkpoints are.
     name: their kind.
-    tokenizer: the fingerprint that it must name; None: any.
+    run: the identity of the run that it must be of; None: any.
 
   Returns:
     Its folder, or None; a message for the folder of each that cannot be used.
@@ -162,8 +166,7 @@ def newest(folder: str, name: str, tokenizer: str | None = None
   faults = {}
   for path in named(folder, name):
     try:
-      if tokenizer not in (None, verify(path).get("tokenizer")):
-        raise _unfit(path, "it was made with another tokenizer")
+      verify(path, run)
       return path, faults
     except InputError as error:
       faults[path] = str(error)
@@ -213,13 +216,22 @@ def step(path: str) -> int:
 
 
 def _described(root: str) -> Iterator[tuple[str, dict]]:
-  """Name, and size and SHA-256, of each file below `root`, flushed to the disk."""
+  """Name, and size and SHA-256, of each file below `root`; all of it flushed to the disk."""
   for folder, _, names in sorted(os.walk(root)):
+    _flush(folder)
     for name in sorted(names):
       path = os.path.join(folder, name)
-      with open(path, "rb") as file:
-        os.fsync(file.fileno())
+      _flush(path)
       yield os.path.relpath(path, root), {"bytes": os.path.getsize(path), "sha256": _digest(path)}
+
+
+def _flush(path: str):
+  """Returns when a file, or what a folder lists, is on the disk."""
+  number = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(number)
+  finally:
+    os.close(number)
 
 
 def _digest_of_json(values) -> str:

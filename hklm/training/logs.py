@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
@@ -76,28 +77,33 @@ class Progress:
     self._bar.close()
 
 
-def append_jsonl(path: str, **values):
+def append_jsonl(path: str, **values: float) -> dict:
   """Appends one JSON object as a line, and hands it to the operating system.
 
-  JSON has no NaN: the mean over nothing is null.
+  JSON has no NaN and no infinity: the mean over nothing is null, and so is an endless perplexity.
 
   Args:
     path: a file that is there; opened each time, so that it is missed soon if it is removed.
     **values: of the object.
 
+  Returns:
+    The object, None for what is not finite.
+
   Raises:
     InputError: it is gone or cannot be written, as on a full disk.
   """
-  values = {name: None if value != value else value for name, value in values.items()}
+  values = {name: value if math.isfinite(value) else None for name, value in values.items()}
   with _written(path), open(path, "r+", encoding="utf-8") as file:  # "a" would make another
     file.seek(0, os.SEEK_END)
     file.write(json.dumps(values) + "\n")
+  return values
 
 
 def keep_rows(path: str, step: int):
   """Cuts a file of JSON lines to the rows up to an update, whole or not at all.
 
-  What comes after, and a last line that was not written to its end, is as if it had never been.
+  What comes after, and a last line that was not written to its end, is as if it had never been;
+  what else is not a row goes too, and is counted on standard error.
 
   Args:
     path: the file; made if it is not there.
@@ -106,16 +112,20 @@ def keep_rows(path: str, step: int):
   Raises:
     InputError: it cannot be written, as on a full disk.
   """
-  kept = []
+  kept, lines, damaged = [], [], 0
   if os.path.exists(path):
     with open(path, "rb") as file:
-      for line in file:
-        try:
-          if not line.endswith(b"\n") or json.loads(line)["step"] > step:
-            break
-        except (ValueError, TypeError, KeyError):
-          break
+      lines = file.readlines()
+  if lines and not lines[-1].endswith(b"\n"):
+    lines.pop()
+  for line in lines:
+    try:
+      if json.loads(line)["step"] <= step:
         kept.append(line)
+    except (ValueError, TypeError, KeyError):
+      damaged += 1
+  if damaged:
+    say(f"{path}: {damaged:,} lines are not rows of a run; they are left out")
   new = path + ".new"
   try:
     with _written(path):

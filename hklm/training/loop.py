@@ -20,12 +20,14 @@ class Progress(NamedTuple):
 
   Attributes:
     best: nats per token of the best validation so far.
+    kept: the same of the one whose parameters are kept; another only where those were damaged.
     best_step: the update after which that was.
     unlogged: sums over the updates since `log` was called last.
     skipped: updates that were left out so far.
   """
 
   best: float = math.inf
+  kept: float = math.inf
   best_step: int = 0
   unlogged: Metrics = _NOTHING
   skipped: int = 0
@@ -98,9 +100,11 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
     if validates:
       params = evaluated(train_state)
       nats = hooks.validate(step, params).nats_per_token
-      if nats < progress.best:  # never true of NaN
-        progress = progress._replace(best=nats, best_step=step)
+      if nats < progress.kept:  # never true of NaN
+        progress = progress._replace(kept=nats, best_step=step)
         hooks.save_best(step, params)
+      if nats < progress.best:
+        progress = progress._replace(best=nats)
       else:
         train_state = train_state._replace(rate_factor=train_state.rate_factor * plateau_factor)
     if saves:

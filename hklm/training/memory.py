@@ -4,7 +4,6 @@ import collections
 import math
 import os
 import resource
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -76,8 +75,10 @@ def peak() -> int:
   told = [its["peak_bytes_in_use"] for its in stats if "peak_bytes_in_use" in its]
   if told:
     return max(told)
-  size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  return size if sys.platform == "darwin" else 1024 * size
+  if os.path.exists("/proc/self/status"):  # Linux, whose getrusage counts what the parent took too
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+      return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS counts in bytes
 
 
 def note(needed: int, there: int | None) -> str:

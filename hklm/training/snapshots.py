@@ -22,18 +22,17 @@ def parts(train_state: TrainState) -> dict:
   return {PARAMS: evaluated(train_state), TRAINING: _named(train_state)}
 
 
-def about(progress: Progress, steps: int, tokenizer) -> dict:
+def about(progress: Progress, steps: int) -> dict:
   """JSON values for the manifest.
 
   Args:
     progress: of the run.
     steps: updates in all.
-    tokenizer: the run's.
   """
-  return {"tokenizer": tokenizer.fingerprint, "steps": steps,
-          "best": None if math.isinf(progress.best) else progress.best,
-          "best_step": progress.best_step, "unlogged_nats": progress.unlogged.nats,
-          "unlogged_tokens": progress.unlogged.tokens, "skipped": progress.skipped}
+  best, kept = (None if math.isinf(nats) else nats for nats in (progress.best, progress.kept))
+  return {"steps": steps, "best": best, "kept": kept, "best_step": progress.best_step,
+          "unlogged_nats": progress.unlogged.nats, "unlogged_tokens": progress.unlogged.tokens,
+          "skipped": progress.skipped}
 
 
 def restored(path: str, manifest: Mapping, target: TrainState) -> tuple[TrainState, Progress]:
@@ -48,9 +47,10 @@ def restored(path: str, manifest: Mapping, target: TrainState) -> tuple[TrainSta
     InputError: it is of another run.
   """
   try:
+    best, kept = (math.inf if manifest[name] is None else float(manifest[name])
+                  for name in ("best", "kept"))
     progress = Progress(
-        math.inf if manifest["best"] is None else float(manifest["best"]),
-        int(manifest["best_step"]),
+        best, kept, int(manifest["best_step"]),
         Metrics(nats=float(manifest["unlogged_nats"]), tokens=int(manifest["unlogged_tokens"])),
         int(manifest["skipped"]))
   except (KeyError, TypeError, ValueError) as error:

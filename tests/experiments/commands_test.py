@@ -58,7 +58,7 @@ def _changed_run(name, change):
   run_dir = shutil.copytree(trained()[0], path(name), dirs_exist_ok=True)
   run = hklm.load_run(trained()[0])
   params = dict(run.params, head=dict(run.params["head"], w=change(run.params["head"]["w"])))
-  on_disk.write(run_dir, "best", params, run.tokenizer, step=10**6)
+  on_disk.write(run_dir, "best", params, step=10**6)
   return run_dir
 
 

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hklm import run, trainer, watching
+from hklm import resuming, run, trainer, watching
 from hklm.config import ModelConfig
 from hklm.data import corpora, encoding, sources, texts, tokenizers
 from hklm.report import curves, events
@@ -79,7 +79,7 @@ def tokenizer_file(folder: str) -> str:
 def checkpoint(folder: str) -> str:
   return checkpoints.write(os.path.join(folder, "checkpoints"), "step", 1,
                            snapshots.parts(train_state()),
-                           snapshots.about(loop.Progress(), 4, four()))
+                           snapshots.about(loop.Progress(), 4))
 
 
 def metrics_file(folder: str) -> str:
@@ -93,8 +93,8 @@ def metrics_file(folder: str) -> str:
 
 def run_directory(folder: str) -> str:
   """What `train` leaves behind, but never trained."""
-  path = run.create(os.path.join(folder, "run"), TRAINING, four())
-  on_disk.write(path, "last", params(), four())
+  path = run.create(os.path.join(folder, "run"), run.Contents(TRAINING, four()))
+  on_disk.write(path, "last", params())
   return path
 
 
@@ -217,7 +217,15 @@ IMPURE: dict[str, Impure] = {
     "run.check_free": Impure((READS,), lambda folder: call(
         run.check_free, os.path.join(folder, "run"))),
     "run.create": Impure((READS, WRITES, SYSTEM), lambda folder: call(
-        run.create, os.path.join(folder, "run"), TRAINING, four(), "", True)),
+        run.create, os.path.join(folder, "run"), run.Contents(TRAINING, four()), True)),
+    "resuming.find": Impure((READS,), lambda folder: call(
+        resuming.find, run_directory(folder), TRAINING, True)),
+    "resuming.Found.complete": Impure((READS,), lambda folder: call(
+        resuming.Found.complete.fget, resuming.Found(None, checkpoint(folder), {}, None))),
+    "resuming.make_as_it_was": Impure((READS, WRITES), lambda folder: call(
+        resuming.make_as_it_was, os.path.dirname(os.path.dirname(checkpoint(folder))), "", 1, {})),
+    "resuming.with_the_best_there_is": Impure((READS, SAYS), lambda folder: call(
+        resuming.with_the_best_there_is, folder, "", loop.Progress(1.0, 1.0, best_step=1))),
     "run.load_run": Impure((READS,), lambda folder: call(run.load_run, run_directory(folder)),
                            BENEATH),
     "run.next_free": Impure((READS,), lambda folder: call(run.next_free, folder)),
@@ -248,8 +256,9 @@ IMPURE: dict[str, Impure] = {
         removing, checkpoint(folder))),
     "training.checkpoints.sweep": Impure((READS, WRITES), lambda folder: call(
         sweeping, os.path.dirname(checkpoint(folder)))),
-    "training.memory.peak": Impure((SYSTEM,), lambda folder: call(memory.peak),
-                                   ("output differs when it is called again",)),
+    "training.memory.peak": Impure((READS,), lambda folder: call(memory.peak), (
+        "output differs when it is called again",
+        "what jit records differs from trace to trace")),  # where it grew meanwhile
     "training.saver.Saver": Impure((READS,), lambda folder: call(
         saver.Saver, os.path.dirname(checkpoint(folder)), 1)),
     "training.saver.Saver.save": Impure((READS,), lambda folder: call(
@@ -265,7 +274,7 @@ IMPURE: dict[str, Impure] = {
     "training.logs.append_jsonl": Impure((WRITES,), lambda folder: call(
         functools.partial(logs.append_jsonl, step=1), metrics_file(folder))),
     "training.logs.keep_rows": Impure((READS, WRITES), lambda folder: call(
-        logs.keep_rows, metrics_file(folder), 1)),
+        logs.keep_rows, metrics_file(folder), 1), (SAYS,)),  # as no row compares with a traced number
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),
     "training.meeting.wait": Impure((CLOCK, "uses the network"), lambda folder: call(
         meeting.wait, "127.0.0.1", 0, 1, 0, 1.0)),  # for nobody, at whatever port is free

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hklm import config, ids, losses, metrics, model, run
+from hklm import config, ids, losses, metrics, model, resuming, run
 from hklm.data import (
   base,
   bpe,
@@ -185,7 +185,16 @@ _VALUES = {
         got(name), metrics.Metrics(3.0, 2, 1.0, 1))
        for name in ("nats_per_token", "bits_per_token", "perplexity", "known_perplexity")},
     "run.checkpoint_folder": lambda: call(run.checkpoint_folder, "runs/1"),
-    "run.check_same": lambda: call(run.check_same, run.Contents(TRAINING, None, ""), TRAINING),
+    "resuming.check_same": lambda: call(
+        resuming.check_same, run.Contents(TRAINING, None), TRAINING),
+    "run.Contents.identity": lambda: call(
+        run.Contents.identity.fget, run.Contents(TRAINING, fitted("char"))),
+    "resuming.Found.base_fingerprint": lambda: call(
+        resuming.Found.base_fingerprint.fget,
+        resuming.Found(None, None, {}, run.Run(lm(), params(), None, TRAINING, "runs/1"))),
+    "resuming.fingerprint": lambda: call(resuming.fingerprint, params()),
+    "resuming.fitting": lambda: call(
+        resuming.fitting, run.Run(lm(), params(), None, TRAINING, "runs/1"), lm()),
 }
 
 _MODEL = {
@@ -268,7 +277,7 @@ _TRAINING = {
     "training.saver.Saver.check": lambda: call(saver.Saver.check, saver.Saver("nowhere", 1)),
     "training.saver.Saver.wait": lambda: call(saver.Saver.wait, saver.Saver("nowhere", 1)),
     "training.snapshots.parts": lambda: call(snapshots.parts, train_state()),
-    "training.snapshots.about": lambda: call(snapshots.about, loop.Progress(), 3, fitted("char")),
+    "training.snapshots.about": lambda: call(snapshots.about, loop.Progress(), 3),
     "data.texts.Text.fingerprint": lambda: call(texts.Text.fingerprint.fget, text()),
     "data.texts.Text.description": lambda: call(texts.Text.description.fget, text()),
     "training.memory.available": lambda: call(memory.available),

@@ -131,7 +131,7 @@ class VerifyTest(CheckpointsTestCase):
     self.assertEqual(checkpoints.newest(self.folder, "step"), (newer, {}))
 
   def test_every_bit_of_a_manifest_counts(self):
-    path = self.write(best=0.25, tokenizer="ab12", unlogged_nats=3.5)
+    path = self.write(best=0.25, run="ab12", unlogged_nats=3.5)
     manifest = pathlib.Path(path, checkpoints.MANIFEST)
     content = manifest.read_bytes()
     said = json.loads(content)
@@ -145,11 +145,11 @@ class VerifyTest(CheckpointsTestCase):
         with self.assertRaisesRegex(InputError, "manifest.json cannot be read"):
           checkpoints.manifest(path)
 
-  def test_one_of_another_tokenizer_is_skipped(self):
-    older, newer = self.write(3, tokenizer="mine"), self.write(4, tokenizer="theirs")
+  def test_one_of_another_run_is_skipped(self):
+    older, newer = self.write(3, run="mine"), self.write(4, run="theirs")
     found, faults = checkpoints.newest(self.folder, "step", "mine")
     self.assertEqual((found, list(faults)), (older, [newer]))
-    self.assertIn("another tokenizer", faults[newer])
+    self.assertIn("another run's, or config.json has changed", faults[newer])
 
   @parameterized.parameters(
       "[]", "{}", '{"files": {}}', '{"files": {}, "step": 4}', '{"files": [], "step": 3}',

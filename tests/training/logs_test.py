@@ -1,5 +1,6 @@
 """What a run says: a bar on a terminal, plain lines elsewhere, rows in a file."""
 
+import contextlib
 import io
 import json
 import math
@@ -69,6 +70,22 @@ class RowsTest(absltest.TestCase):
     self.assertEqual(self.rows()[1], {"step": 2, "nats": 1.0, "nothing": None})
     logs.keep_rows(self.path, 2)
     self.assertEqual([row["step"] for row in self.rows()], [1, 2, 2])
+
+  def test_what_is_not_a_row_goes_alone_and_is_counted(self):
+    lines = pathlib.Path(self.path).read_bytes().splitlines(keepends=True)
+    wrong = [b"[1]\n", b"{\n", b'{"nats": 1}\n', b'{"step": "2"}\n', b"\xff\x00\n"]
+    pathlib.Path(self.path).write_bytes(
+        b"".join(lines[:1] + wrong + lines[1:]) + b'{"step": 3, "na')
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+      logs.keep_rows(self.path, 3)
+    self.assertEqual(pathlib.Path(self.path).read_bytes(), b"".join(lines))
+    self.assertIn(f"{self.path}: 5 lines are not rows of a run; they are left out",
+                  said.getvalue())
+
+  def test_what_json_has_no_number_for(self):
+    row = logs.append_jsonl(self.path, step=4, nats=math.inf, more=-math.inf, less=1)
+    self.assertEqual(row, {"step": 4, "nats": None, "more": None, "less": 1})
+    self.assertEqual(self.rows()[-1], row)
 
   def test_a_full_disk_is_named_and_what_was_there_stays(self):
     self.addCleanup(limit_files_to, resource.RLIM_INFINITY)

@@ -123,7 +123,16 @@ class BestTest(parameterized.TestCase):
                                eval_every=1, plateau_factor=0.5)
     self.assertEqual(recorder.best, [1, 2, 5])
     self.assertEqual(float(state.rate_factor), 0.25)
-    self.assertEqual(progress, loop.Progress(best=1.0, best_step=5))
+    self.assertEqual(progress, loop.Progress(best=1.0, kept=1.0, best_step=5))
+
+  def test_where_the_best_was_lost_the_next_best_is_kept_and_the_rate_falls_as_before(self):
+    update, start, _ = counting_update()
+    recorder = Recorder([2.0, 2.5, 1.8, 1.9, 1.0])
+    state, progress = loop.run(update, start, loop.Progress(best=1.5), WINDOWS, 5, recorder.hooks,
+                               eval_every=1, plateau_factor=0.5)
+    self.assertEqual(recorder.best, [1, 3, 5])
+    self.assertEqual(float(state.rate_factor), 0.5**4)
+    self.assertEqual(progress, loop.Progress(best=1.0, kept=1.0, best_step=5))
 
   def test_without_plateau_the_rate_stays(self):
     update, start, _ = counting_update()
