@@ -274,7 +274,7 @@ IMPURE: dict[str, Impure] = {
     "training.logs.append_jsonl": Impure((WRITES,), lambda folder: call(
         functools.partial(logs.append_jsonl, step=1), metrics_file(folder))),
     "training.logs.keep_rows": Impure((READS, WRITES), lambda folder: call(
-        logs.keep_rows, metrics_file(folder), 1), (SAYS,)),  # as no row compares with a traced number
+        logs.keep_rows, metrics_file(folder), 1), (SAYS,)),  # a traced number compares with no row
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),
     "training.meeting.wait": Impure((CLOCK, "uses the network"), lambda folder: call(
         meeting.wait, "127.0.0.1", 0, 1, 0, 1.0)),  # for nobody, at whatever port is free
