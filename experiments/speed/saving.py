@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import hklm
 from experiments.speed.with_hklm import model
 from experiments.speed.workloads import Workload
-from hklm.data import tokenizers
 from hklm.training import loop, optimizers, snapshots, step
 from hklm.training.saver import STEP, Saver
 
@@ -30,7 +29,6 @@ def works(work: Workload, window, updates: int, every: int = 1):
   update = step.make_update(lm, optimizer)
   window, reset = jnp.asarray(window), jnp.zeros([work.batch_size], bool)
   held = [step.init(lm, optimizer, work.batch_size, seed=0)]
-  tokenizer = tokenizers.build(hklm.TokenizerConfig("byte"), [b""])
   calls = itertools.count(-1)  # the first one warms up
   folder = tempfile.TemporaryDirectory()  # lives as long as the functions do
 
@@ -40,7 +38,7 @@ def works(work: Workload, window, updates: int, every: int = 1):
       state, metrics = update(state, window, reset)
       if saves and n == 0:
         saver.save(STEP, int(state.step), snapshots.parts(state),
-                   snapshots.about(loop.Progress(), updates, tokenizer))
+                   snapshots.about(loop.Progress(), updates))
     nats = float(metrics.nats) / float(metrics.tokens)
     saver.wait()
     held.append(state)

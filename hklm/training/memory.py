@@ -20,8 +20,8 @@ def estimate(lm: LanguageModel, config: TrainConfig, cell: CellFactory | None = 
   """Bytes of one update, from shapes alone: nothing is computed or compiled.
 
   Parameters, their gradient and average and the optimiser's state; what the forward pass keeps for
-  the backward pass, whatever the cell, of the streams and steps that are read at a time; the logits
-  at work. What is compiled takes between two thirds and three halves of it (on a CPU, which widens
+  the backward pass, whatever the cell, of the streams and steps that are read at a time, softmaxes
+  among it. What is compiled takes between two thirds and three halves of it (on a CPU, which widens
   bfloat16, up to three times).
 
   Args:
@@ -52,9 +52,12 @@ def estimate(lm: LanguageModel, config: TrainConfig, cell: CellFactory | None = 
   # What does not grow with the batch is made of parameters alone, transposed ones for example,
   # which XLA does not store.
   activations = _kept(lm, read, T, B) - _kept(lm, read, T, B + 1)
+  logits = 4 * T * B * lm.config.vocab_size
+  # While logits are there, the gradient of the table that was looked up is not yet.
+  later = 0 if lm.config.tie_embeddings else min(logits, _bytes(params.get("embedding", [])))
   return (_bytes([params, params, opt_state, average, read if config.compute_dtype else None])
           + _sums(params, config, chunks) + chunks * _bytes(state)
-          + _bytes(list(activations.elements())) + _logits(T * B, lm.config))
+          + _bytes(list(activations.elements())) + _blocks(T * B, lm.config) - later)
 
 
 def available() -> int | None:
@@ -127,12 +130,12 @@ def _sums(params, config, chunks):
   return ((config.accumulate > 1) + (chunks > 0)) * _bytes(wide)
 
 
-def _logits(N: int, config: ModelConfig) -> int:
-  """Bytes of the logits that are worked on: all `[N, V]`, or a block of them."""
+def _blocks(N: int, config: ModelConfig) -> int:
+  """Bytes of a block of logits, if they are made in blocks; else what is kept is written over them.
+  """
   size = max(4, jnp.dtype(config.dtype).itemsize)
-  whole = size * N * config.vocab_size
-  if whole <= losses.WHOLE_BYTES:
-    return whole
+  if size * N * config.vocab_size <= losses.WHOLE_BYTES:
+    return 0
   return max(losses.BLOCK_BYTES, size * N * config.hidden_size)
 
 

@@ -1,5 +1,7 @@
 """Lookup against indexing, and one-hot vectors against a lookup."""
 
+import unittest
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -59,6 +61,7 @@ class EmbeddingTest(oracle.X64TestCase):
     second = jax.jit(jax.grad(lambda table: jax.grad(total)(table).sum()))(table)
     np.testing.assert_allclose(second, curved, rtol=1e-13)
 
+  @unittest.skipIf(jax.__version_info__ < (0, 11), "its XLA drops barriers before it plans memory")
   def test_the_gradients_zeros_are_no_array_of_their_own_while_slopes_are_made(self):
     """As where a loss takes much memory and is done with it before the lookup's turn comes."""
     tokens, w = np.arange(64) % 50, np.ones([8, 4000])
