@@ -73,9 +73,9 @@ def _rows(table, tokens):
 
 # The gradient adds slopes to a table of zeros. XLA makes constants early, and on a CPU would keep
 # those zeros [V, E] beside the logits all through the backward pass; here they are made of a zero
-# that is there only when the slopes are (XLA of jax 0.10 sees through it). What is more, glibc keeps
-# freed memory for the next step up to 32 MiB: with V 10,000, E = H 200 and 400 tokens the step takes
-# 28 MiB in place of 36, and 43 ms in place of 55, of which 9,800 page faults were the rest.
+# that is there only when the slopes are (XLA of jax 0.10 sees through it). glibc keeps freed memory
+# for the next step up to 32 MiB: with V 10,000, E = H 200 and 400 tokens the step takes 28 MiB in
+# place of 36, and 43 ms in place of 55, of which 9,800 page faults were the rest.
 _rows_reverse = jax.custom_vjp(_rows)
 
 
