@@ -5,8 +5,9 @@ decide what is computed and in which buffers, stay as they are. A quarter of the
 What is compiled is kept on disk while the tests run: a second training of the same, in this process
 or another, compiles nothing. Where compiling anew is the point, a test turns that off.
 
-The environment's HKLM_BRIEF_TESTS=1 leaves out what takes longest; its LSTM_IMPL stands in for
-`auto`, so that all tests can run without the fast path.
+The environment's HKLM_BRIEF_TESTS=1 leaves out the binaries, the purity checker and what takes
+longest: what is left is models, losses, training and scoring. Its LSTM_IMPL stands in for `auto`,
+so that all tests can run without the fast path.
 """
 
 import os
@@ -21,9 +22,9 @@ os.environ |= {"JAX_COMPILATION_CACHE_DIR": programs.name,
 
 if os.environ.get("HKLM_BRIEF_TESTS") == "1":
   collect_ignore = [
-      "resume_test.py", "soak_test.py", "purity/library_test.py", "experiments/devices_test.py",
-      "experiments/faults_test.py", "experiments/signals_test.py", "training/mesh_test.py",
-      "training/processes_test.py"]
+      "experiments", "purity", "doctest_test.py", "readme_test.py", "resume_test.py",
+      "soak_test.py", "data/encoding_memory_test.py", "training/memory_test.py",
+      "training/mesh_test.py", "training/processes_test.py"]
 
 if os.environ.get("LSTM_IMPL"):
   from hklm import model
