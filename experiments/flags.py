@@ -5,6 +5,7 @@ The defaults of a model, a tokenizer and a run are those of the configs in `hklm
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -129,19 +130,17 @@ def corpus(name: str = "corpus") -> corpora.Corpus | None:
 
 
 def fill_from_file(path: str):
-  """Sets the flags that were not given to what `flagfile` has written; without a file, to nothing.
-  """
+  """Sets the flags that were not given to what `flagfile` has written."""
   given = _given()
-  if os.path.isfile(path):
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-      lines = file.read().splitlines()
-    FLAGS([path, *(line for line in lines if line.partition("=")[0].lstrip("-") not in given)])
+  with open(path, encoding="utf-8", errors="surrogateescape") as file:
+    lines = file.read().splitlines()
+  FLAGS([path, *(line for line in lines if line.partition("=")[0].lstrip("-") not in given)])
 
 
-def fill_model(config: TrainConfig):
-  """Sets the flags of model and tokenizer that were not given to those of a run."""
+def fill(config: TrainConfig, names: Sequence[str]):
+  """Sets those of these flags that were not given to those of a run."""
   for name, value in _values(config).items():
-    if name in (*MODEL, *TOKENIZER) and name not in _given():
+    if name in names and name not in _given():
       FLAGS[name].value = value
 
 

@@ -74,9 +74,16 @@ def _run_dir() -> str:
   run_dir = FLAGS.run_dir or runs.next_free()
   runs.check_free(run_dir, FLAGS.overwrite, FLAGS.resume)
   if FLAGS.resume and runs.is_run(run_dir):
-    flags.fill_from_file(os.path.join(run_dir, "train.flags"))
+    file = os.path.join(run_dir, "train.flags")
+    if os.path.isfile(file):
+      flags.fill_from_file(file)
+    else:  # a run of `hklm.train`
+      flags.fill(runs.read_config(run_dir), (*flags.MODEL, *flags.TOKENIZER, *flags.TRAINING))
   elif FLAGS.init_from:
-    flags.fill_model(runs.read_config(FLAGS.init_from))
+    try:
+      flags.fill(runs.read_config(FLAGS.init_from), (*flags.MODEL, *flags.TOKENIZER))
+    except InputError as error:
+      raise InputError(f"--init_from={FLAGS.init_from}: {error}") from error
   return run_dir
 
 

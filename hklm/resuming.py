@@ -45,7 +45,9 @@ class Found(NamedTuple):
     if not self.newest or self.faults:
       return False
     manifest = checkpoints.manifest(self.newest)
-    return manifest["step"] == manifest.get("steps")
+    bests = checkpoints.named(os.path.dirname(self.newest), BEST)
+    return (manifest["step"] == manifest.get("steps")
+            and all(checkpoints.is_whole(best, self.older.identity) for best in bests[:1]))
 
   @property
   def base_fingerprint(self) -> str:
@@ -66,15 +68,21 @@ def find(run_dir: str, config: TrainConfig, resume: bool = False, init_from: str
     cell: your own cell, in place of `config.model.cell`.
 
   Raises:
-    InputError: the run that is there has another configuration, or began with other parameters.
+    InputError: the run that is there has another configuration, began with other parameters, has
+      checkpoints that are all another run's, or cannot be written to.
   """
   older = runs.read_contents(run_dir) if resume and runs.is_run(run_dir) else None
   newest, faults = None, {}
   if older:
     check_same(older, config, own_cell=cell is not None)
     newest, faults = checkpoints.newest(runs.checkpoint_folder(run_dir), STEP, older.identity)
-  base = runs.load_run(init_from, cell=cell) if init_from and not newest else None
+    for path, fault in faults.items() if not newest else ():
+      if checkpoints.is_whole(path):  # to begin anew would be to lose it
+        raise InputError(fault)
+  base = _base(init_from, cell) if init_from and not newest else None
   found = Found(older, newest, faults, base)
+  if older and not found.complete and not os.access(run_dir, os.W_OK):
+    raise InputError(f"{run_dir} cannot be written to; needed: a copy of it that can")
   if older and not newest and found.base_fingerprint != older.base_fingerprint:
     given = f"those of --init_from={init_from}" if init_from else "random ones"
     raise InputError(f"{run_dir} holds no checkpoint to go on from, and began with other "
@@ -110,6 +118,13 @@ def _flat(values):
     else:
       flat[name] = value
   return flat
+
+
+def _base(init_from, cell):
+  try:
+    return runs.load_run(init_from, cell=cell)
+  except InputError as error:
+    raise InputError(f"--init_from={init_from}: {error}") from error
 
 
 def fitting(base: runs.Run, lm: LanguageModel):
@@ -159,13 +174,11 @@ def with_the_best_there_is(run_dir: str, identity: str, progress: loop.Progress)
   """
   if not progress.best_step:
     return progress
-  try:
-    checkpoints.verify(
-        os.path.join(runs.checkpoint_folder(run_dir), f"{BEST}-{progress.best_step}"), identity)
+  best = os.path.join(runs.checkpoint_folder(run_dir), f"{BEST}-{progress.best_step}")
+  if checkpoints.is_whole(best, identity):
     return progress
-  except InputError as error:
-    say(f"the best is sought anew: {error}")
-    return progress._replace(kept=math.inf, best_step=0)
+  say(f"{best} cannot be used: the best is sought anew")
+  return progress._replace(kept=math.inf, best_step=0)
 
 
 def make_as_it_was(run_dir: str, identity: str, done: int, faults: Mapping[str, str]):

@@ -70,7 +70,12 @@ def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -
   if not found:
     raise InputError(f"{checkpoint_folder(path)}: no checkpoint {checkpoint}".rstrip()
                      + "; needed: a run that has got as far as saving one")
-  params = _read_params(found[0], lm, contents)
+  try:
+    params = _read_params(found[0], lm, contents)
+  except InputError as error:
+    if not (best and last and found is best):
+      raise
+    raise InputError(f"{error}, or --checkpoint=last") from error
   return Run(lm, params, contents.tokenizer, contents.config, path)
 
 
@@ -149,12 +154,21 @@ def create(path: str, contents: Contents, overwrite: bool = False,
     Its absolute path.
   """
   path = check_free(path, overwrite)
+  try:
+    _make(path, contents, dict(files or {}))
+  except OSError as error:
+    raise InputError(f"{path}: cannot be made ({error.strerror}); needed: room for it, or another "
+                     "--run_dir") from error
+  return path
+
+
+def _make(path, contents, files):
   parent, name = os.path.split(path)
   os.makedirs(parent, exist_ok=True)
   with tempfile.TemporaryDirectory(prefix=".hklm.", dir=parent) as folder:
     new = os.path.join(folder, name)
     os.mkdir(new)  # with the usual permissions, which the temporary folder has not
-    texts = {"config.json": json.dumps(_described(contents), indent=1) + "\n"} | dict(files or {})
+    texts = {"config.json": json.dumps(_described(contents), indent=1) + "\n"} | files
     for file_name, text in texts.items():
       # A path need not be UTF-8, and comes back as it was.
       with open(os.path.join(new, file_name), "w", encoding="utf-8",
@@ -164,7 +178,6 @@ def create(path: str, contents: Contents, overwrite: bool = False,
     if os.path.isdir(path):
       os.rename(path, os.path.join(folder, f"{name}.older"))  # goes with the folder
     os.rename(new, path)
-  return path
 
 
 @contextlib.contextmanager
@@ -204,8 +217,11 @@ def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
   if os.path.islink(path) and not os.path.exists(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
   path = os.path.realpath(path)
-  if resume and is_run(path):
-    return path
+  config = os.path.join(path, "config.json")
+  if resume and os.path.isfile(config):
+    _read_json(config)  # a damaged one is named
+    if is_run(path):
+      return path
   parent = os.path.dirname(path)
   while not os.path.lexists(parent):
     parent = os.path.dirname(parent)

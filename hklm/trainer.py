@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from hklm.errors import InputError, Stopped
 from hklm.model import CellFactory, check_machine, language_model
 from hklm.training import checkpoints, loop, memory, optimizers, processes, snapshots, step
 from hklm.training import mesh as meshes
-from hklm.training.logs import say
+from hklm.training.logs import rows, say
 from hklm.training.saver import BEST, STEP, Saver
 from hklm.watching import METRICS, watch
 
@@ -180,10 +179,11 @@ def _prepare_text(config, corpus, valid_corpus, older, base):
 
 
 def best_validation(run_dir: str) -> dict | None:
-  """The metrics.jsonl row of the best validation of the run, or None where none was a number."""
-  with open(os.path.join(run_dir, METRICS), encoding="utf-8") as file:
-    rows = [row for row in map(json.loads, file) if row.get("valid_nats_per_token") is not None]
-  return min(rows, key=lambda row: row["valid_nats_per_token"], default=None)
+  """The metrics.jsonl row of the validation whose parameters the run keeps as the best, or None."""
+  kept = checkpoints.named(runs.checkpoint_folder(run_dir), BEST)
+  step_ = checkpoints.step(kept[0]) if kept else 0
+  return next((row for row in rows(os.path.join(run_dir, METRICS))
+               if row["step"] == step_ and row.get("valid_nats_per_token") is not None), None)
 
 
 def _check_memory(lm, config, cell, mesh):

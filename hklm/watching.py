@@ -5,7 +5,6 @@ None of it changes what is trained, and none but metrics.jsonl can end a run.
 
 import contextlib
 import importlib.util
-import json
 import os
 import shlex
 import time
@@ -20,7 +19,7 @@ from hklm.metrics import Metrics
 from hklm.model import LanguageModel
 from hklm.report import curves, events
 from hklm.training import memory, processes
-from hklm.training.logs import Progress, append_jsonl, say
+from hklm.training.logs import Progress, append_jsonl, rows, say
 
 METRICS, PICTURE, EVENTS = "metrics.jsonl", "curves.png", "tensorboard"  # in the run directory
 UNITS = {"char": "char", "byte": "byte", "word": "word", "bpe": "token"}
@@ -164,5 +163,4 @@ class _Watch:
 
 def _seconds(path):
   """What the clock of a run said last."""
-  with open(path, encoding="utf-8") as file:
-    return ([0.0] + [row["seconds"] for row in map(json.loads, file) if "seconds" in row])[-1]
+  return ([0.0] + [row["seconds"] for row in rows(path) if "seconds" in row])[-1]

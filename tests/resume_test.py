@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+from unittest import mock
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from absl.testing import absltest, parameterized
 
 import hklm
 from hklm import run as runs
+from hklm import trainer
 from hklm.errors import InputError, Stopped
 from hklm.training import checkpoints, logs
 from tests.training import texts
@@ -147,7 +149,7 @@ class ResumeTest(ResumeTestCase):
     best, _ = checkpoints.newest(runs.checkpoint_folder(path), "best")
     os.truncate(os.path.join(best, "manifest.json"), 5)
     _, said = self.train("best lost", resume=True)
-    self.assertRegex(said, f"the best is sought anew: .*{os.path.basename(best)}")
+    self.assertRegex(said, f"{os.path.basename(best)} cannot be used: the best is sought anew")
     self.assertEqual(self.rows(path), self.rows(self.unbroken))
     mine, whole = (os.path.join(runs.checkpoint_folder(its), "step-60")
                    for its in (path, self.unbroken))
@@ -155,6 +157,41 @@ class ResumeTest(ResumeTestCase):
     kept, _ = checkpoints.newest(runs.checkpoint_folder(path), "best")
     rows = {row["step"]: row["valid_nats_per_token"] for row in bests}
     self.assertEqual(rows[checkpoints.step(kept)], min(after))
+
+  def test_a_complete_run_without_its_best_takes_an_older_one_or_none(self):
+    path = shutil.copytree(self.unbroken, os.path.join(self.folder, "complete"))
+    folder, states = runs.checkpoint_folder(path), self.rows(path)
+    bests = checkpoints.named(folder, "best")
+    for best in bests:
+      os.truncate(os.path.join(best, "manifest.json"), 5)
+      with self.assertRaisesRegex(InputError, "or --checkpoint=last"):
+        hklm.load_run(path)
+      _, said = self.train("complete", resume=True)
+      self.assertIn(f"it is now damaged-0-{os.path.basename(best)}", said)
+    self.assertEqual(self.rows(path), states)
+    self.assertEqual(trainer.best_validation(path), None)
+    last = os.path.join(folder, "step-60")
+    jax.tree.map(np.testing.assert_array_equal, arrays(last)["params"],
+                 jax.tree.map(np.asarray, hklm.load_run(path).params))
+    _, said = self.train("complete", resume=True)
+    self.assertIn("is already complete", said)
+
+  def test_where_all_checkpoints_are_another_runs_nothing_is_lost(self):
+    path = shutil.copytree(self.unbroken, os.path.join(self.folder, "edited"))
+    config = pathlib.Path(path, "config.json")
+    config.write_text(config.read_text().replace('"seed": 0', '"seed": 1'))
+    before = sorted(os.listdir(runs.checkpoint_folder(path)))
+    with self.assertRaisesRegex(InputError, "another run's, or config.json has changed since"):
+      self.train("edited", dataclasses.replace(CONFIG, seed=1), resume=True)
+    self.assertEqual(sorted(os.listdir(runs.checkpoint_folder(path))), before)
+
+  def test_a_directory_that_cannot_be_written_to(self):
+    path, _ = self.train("read-only", stop=updates(5))
+    with (mock.patch.object(os, "access", return_value=False),
+          self.assertRaisesRegex(InputError, "read-only cannot be written to; needed: a copy")):
+      self.train("read-only", resume=True)
+    self.assertEqual(checkpoints.step(checkpoints.newest(
+        runs.checkpoint_folder(path), "step")[0]), 5)
 
   def test_without_a_checkpoint_it_begins_with_what_it_began_with(self):
     path, _ = self.train("tuned", init_from=self.unbroken)

@@ -181,6 +181,12 @@ class RefusedTest(RunTestCase):
       pathlib.Path(part).touch()
       self.assert_refused(f"{name}: not JSON")
 
+  def test_a_damaged_best_where_there_is_a_last(self):
+    self.write(best=1.0, last=2.0)
+    os.remove(os.path.join(runs.checkpoint_folder(self.path), "best-1", "manifest.json"))
+    self.assert_refused("best-1: manifest.json is missing; needed: .*, or --checkpoint=last")
+    chex.assert_trees_all_equal(hklm.load_run(self.path, "last").params, parameters(2.0))
+
   @parameterized.parameters(jnp.nan, jnp.inf)
   def test_parameters_that_are_not_finite(self, value):
     self.write()
@@ -263,7 +269,7 @@ class CreateTest(RunTestCase):
     self.write(best=1.0)
     before = listing(self.folder)
     for path in (self.path, os.path.join(self.folder, "another")):
-      with self.assertRaises(OSError):
+      with self.assertRaisesRegex(InputError, "cannot be made .No such file or directory.; needed"):
         runs.create(path, runs.Contents(CONFIG, OTHER), overwrite=True,
                     files={"no/such/folder": ""})
       self.assertEqual(listing(self.folder), before)
@@ -274,6 +280,12 @@ class CreateTest(RunTestCase):
       self.assertEqual(runs.check_free(path, resume=True), path)
       with self.assertRaisesRegex(InputError, "is not a directory that can be written to"):
         runs.check_free(path, overwrite=True)
+
+  def test_a_damaged_configuration_is_named_where_a_run_is_to_go_on(self):
+    path = self.write()
+    pathlib.Path(path, "config.json").write_text("{")
+    with self.assertRaisesRegex(InputError, "config.json: not JSON"):
+      runs.check_free(path, resume=True)
 
   def test_next_free(self):
     root = os.path.join(self.folder, "runs")

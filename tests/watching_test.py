@@ -285,14 +285,21 @@ class RowTest(parameterized.TestCase):
     self.assertAlmostEqual(found.pop("train_nats_per_token"), 3.0 * math.log(2))
     chex.assert_trees_all_close(found, expected, rtol=1e-12)
 
-  def test_the_best_validation_among_rows_without_a_figure(self):
+  def test_the_best_validation_is_the_one_whose_parameters_are_kept(self):
     folder = self.enter_context(tempfile.TemporaryDirectory())
     path = os.path.join(folder, "metrics.jsonl")
     pathlib.Path(path).touch()
-    for step, nats in ((1, math.nan), (2, 1.5), (3, 2.5), (4, math.nan)):
+    self.assertIsNone(trainer.best_validation(folder))
+    for step, nats in ((1, 1.25), (2, 1.5), (3, 2.5), (4, math.nan)):
       logs.append_jsonl(path, step=step, train_nats_per_token=math.nan)
       logs.append_jsonl(path, step=step, valid_nats_per_token=nats)
-    self.assertEqual(trainer.best_validation(folder)["step"], 2)
+    os.makedirs(os.path.join(folder, "checkpoints", "best-2"))
+    self.assertEqual(trainer.best_validation(folder)["valid_nats_per_token"], 1.5)
+    with open(path, "ab") as file:
+      file.write(b"garbage\n" + b"[" * 100_000 + b"\n" + b'{"step": 2, "seconds": null}\n')
+    self.assertEqual(trainer.best_validation(folder)["valid_nats_per_token"], 1.5)
+    os.remove(path)
+    self.assertIsNone(trainer.best_validation(folder))
 
 
 class MemoryTest(absltest.TestCase):

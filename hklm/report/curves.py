@@ -36,5 +36,10 @@ def plot(metrics_path: str, png_path: str, unit: str):
   axes.grid(alpha=0.3)
   if axes.lines:  # a run may have been stopped before its first row
     axes.legend()
-  figure.savefig(png_path + ".new", dpi=120, format="png")
-  os.replace(png_path + ".new", png_path)
+  new = png_path + ".new"
+  try:
+    figure.savefig(new, dpi=120, format="png")
+    os.replace(new, png_path)
+  finally:  # half of it takes room on a full disk
+    if os.path.exists(new):
+      os.remove(new)

@@ -91,6 +91,20 @@ def verify(path: str, run: str | None = None) -> dict:
   return found
 
 
+def is_whole(path: str, run: str | None = None) -> bool:
+  """Whether `verify` has nothing to say against a checkpoint.
+
+  Args:
+    path: the folder `NAME-UPDATE`.
+    run: the identity of the run that it must be of; None: any.
+  """
+  try:
+    verify(path, run)
+    return True
+  except InputError:
+    return False
+
+
 def manifest(path: str) -> dict:
   """What a checkpoint says of itself: `step`, `files`, and what `write` was given; not verified.
 

@@ -99,6 +99,32 @@ def append_jsonl(path: str, **values: float) -> dict:
   return values
 
 
+def rows(path: str) -> list[dict]:
+  """The rows of a file of JSON lines, each with its `step`; what is none is left out.
+
+  Args:
+    path: the file; if it is not there, it has no rows.
+  """
+  return [row for _, row in _parsed(path) if row]
+
+
+def _parsed(path):
+  """Each whole line, and the row that it is, or None."""
+  if not os.path.exists(path):
+    return
+  with open(path, "rb") as file:
+    for line in file:
+      if not line.endswith(b"\n"):
+        return
+      try:
+        row = json.loads(line)
+        numbers = [row["step"], *(row[name] for name in TIMES if name in row)]
+        is_row = all(isinstance(number, (int, float)) for number in numbers)
+      except (ValueError, TypeError, KeyError, RecursionError):
+        is_row = False
+      yield line, row if is_row else None
+
+
 def keep_rows(path: str, step: int):
   """Cuts a file of JSON lines to the rows up to an update, whole or not at all.
 
@@ -112,20 +138,11 @@ def keep_rows(path: str, step: int):
   Raises:
     InputError: it cannot be written, as on a full disk.
   """
-  kept, lines, damaged = [], [], 0
-  if os.path.exists(path):
-    with open(path, "rb") as file:
-      lines = file.readlines()
-  if lines and not lines[-1].endswith(b"\n"):
-    lines.pop()
-  for line in lines:
-    try:
-      if json.loads(line)["step"] <= step:
-        kept.append(line)
-    except (ValueError, TypeError, KeyError):
-      damaged += 1
+  found = list(_parsed(path))
+  damaged = sum(row is None for _, row in found)
   if damaged:
     say(f"{path}: {damaged:,} lines are not rows of a run; they are left out")
+  kept = [line for line, row in found if row and row["step"] <= step]
   new = path + ".new"
   try:
     with _written(path):

@@ -244,6 +244,8 @@ IMPURE: dict[str, Impure] = {
         writing, os.path.join(folder, "checkpoints")), BENEATH),
     "training.checkpoints.manifest": Impure((READS,), lambda folder: call(
         checkpoints.manifest, checkpoint(folder))),
+    "training.checkpoints.is_whole": Impure((READS,), lambda folder: call(
+        checkpoints.is_whole, checkpoint(folder))),
     "training.checkpoints.verify": Impure((READS,), lambda folder: call(
         checkpoints.verify, checkpoint(folder))),
     "training.checkpoints.named": Impure((READS,), lambda folder: call(
@@ -273,6 +275,7 @@ IMPURE: dict[str, Impure] = {
         lambda folder: call(logs.Progress.update, piped_progress(), 2, 1.0, 1.5, 10)),
     "training.logs.append_jsonl": Impure((WRITES,), lambda folder: call(
         functools.partial(logs.append_jsonl, step=1), metrics_file(folder))),
+    "training.logs.rows": Impure((READS,), lambda folder: call(logs.rows, metrics_file(folder))),
     "training.logs.keep_rows": Impure((READS, WRITES), lambda folder: call(
         logs.keep_rows, metrics_file(folder), 1), (SAYS,)),  # a traced number compares with no row
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),

@@ -73,13 +73,14 @@ class RowsTest(absltest.TestCase):
 
   def test_what_is_not_a_row_goes_alone_and_is_counted(self):
     lines = pathlib.Path(self.path).read_bytes().splitlines(keepends=True)
-    wrong = [b"[1]\n", b"{\n", b'{"nats": 1}\n', b'{"step": "2"}\n', b"\xff\x00\n"]
+    wrong = [b"[1]\n", b"{\n", b'{"nats": 1}\n', b'{"step": "2"}\n', b"\xff\x00\n",
+             b"[" * 100_000 + b"\n", b'{"step": 2, "seconds": null}\n']
     pathlib.Path(self.path).write_bytes(
         b"".join(lines[:1] + wrong + lines[1:]) + b'{"step": 3, "na')
     with contextlib.redirect_stderr(io.StringIO()) as said:
       logs.keep_rows(self.path, 3)
     self.assertEqual(pathlib.Path(self.path).read_bytes(), b"".join(lines))
-    self.assertIn(f"{self.path}: 5 lines are not rows of a run; they are left out",
+    self.assertIn(f"{self.path}: 7 lines are not rows of a run; they are left out",
                   said.getvalue())
 
   def test_what_json_has_no_number_for(self):
