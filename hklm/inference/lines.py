@@ -43,7 +43,7 @@ def score_lines(lm: LanguageModel, params, ids: Iterable[Sequence[int]]) -> list
   >>> [nats.round(6).tolist() for nats in score_lines(lm, zeros, [[0, 3], [], [1]])]  # log 4
   [[1.386294, 1.386294], [], [1.386294]]
   """
-  lines = [_checked(line, number, lm.config.vocab_size) for number, line in enumerate(ids)]
+  lines = [checked(line, number, lm.config.vocab_size) for number, line in enumerate(ids)]
   results = [np.empty(len(line)) for line in lines]
   pending = collections.deque()
   for piece in _pieces(lm, params, lines):
@@ -60,7 +60,7 @@ def score_lines(lm: LanguageModel, params, ids: Iterable[Sequence[int]]) -> list
   return results
 
 
-def _checked(line, number: int, vocab_size: int) -> np.ndarray:
+def checked(line, number: int, vocab_size: int) -> np.ndarray:
   try:
     ids = np.asarray(line)
   except ValueError as error:
@@ -83,15 +83,15 @@ def _pieces(lm, params, lines) -> Iterator[tuple[list[int], int, jax.Array]]:
   for group, columns in groups([len(line) for line in lines], lm.config.vocab_size):
     longest = len(lines[group[0]])
     if longest <= WINDOW:
-      tokens = _laid_out([lines[n] for n in group], _padded(longest), columns)
+      tokens = laid_out([lines[n] for n in group], padded(longest), columns)
       yield group, 0, _whole_nats(lm, params, tokens)
       continue
-    nats, state = _first_nats(lm, params, _laid_out([lines[n] for n in group], 1, columns))
+    nats, state = _first_nats(lm, params, laid_out([lines[n] for n in group], 1, columns))
     yield group, 0, nats
     windows = -(-(longest - 1) // WINDOW)
-    steps = _padded(-(-(longest - 1) // windows))
+    steps = padded(-(-(longest - 1) // windows))
     for start in range(0, longest - 1, steps):
-      tokens = _laid_out([lines[n][start:] for n in group], steps + 1, columns)
+      tokens = laid_out([lines[n][start:] for n in group], steps + 1, columns)
       nats, state = _window_nats(lm, params, tokens, state)
       yield group, start + 1, nats
 
@@ -117,7 +117,7 @@ def groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int],
   start = 0
   while start < len(order):
     longest = lengths[order[start]]
-    most = max(1, tokens // _padded(min(longest, WINDOW)))
+    most = max(1, tokens // padded(min(longest, WINDOW)))
     group = [n for n in order[start:start + most]
              if 2 * lengths[n] >= longest or longest <= _PADDED[0]]
     columns = 1
@@ -138,11 +138,11 @@ def _lengths() -> tuple[int, ...]:
 _PADDED = _lengths()
 
 
-def _padded(length: int) -> int:
+def padded(length: int) -> int:
   return _PADDED[bisect.bisect_left(_PADDED, length)]
 
 
-def _laid_out(lines: Sequence[np.ndarray], steps: int, columns: int) -> np.ndarray:
+def laid_out(lines: Sequence[np.ndarray], steps: int, columns: int) -> np.ndarray:
   """The first tokens of each line, int32 `[steps, columns]`, the rest 0."""
   tokens = np.zeros([steps, columns], np.int32)
   for column, ids in enumerate(lines):

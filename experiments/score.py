@@ -1,0 +1,101 @@
+"""What tokens, words or lines of a text cost: `python -m experiments.score --run_dir=D --input=F`.
+
+A table on standard output, a row a token; what it comes to in all, on standard error.
+"""
+
+import itertools
+import sys
+
+from absl import flags as absl_flags
+
+from experiments import cli, flags
+from hklm.data import tables
+from hklm.inference import score, totals
+
+FLAGS = flags.FLAGS
+UNITS = ("token", "word", "line", "total")
+FIGURES = ("perplexity", "perplexity_per_word", "bits_per_character", "bits_per_byte")
+
+absl_flags.DEFINE_string("input", "-", "Texts, one a line; a .csv or .tsv with --text_column; - "
+                         "for standard input.")
+absl_flags.DEFINE_string("text_column", "", "The column with the texts; the others are repeated.")
+absl_flags.DEFINE_enum("per", "token", UNITS, "What a row of the output is.")
+absl_flags.DEFINE_enum("output_format", "tsv", tables.FORMATS, "How rows are written.")
+absl_flags.DEFINE_enum("start", "eol", score.STARTS, "What is before the first token: the end of a "
+                       "line; state: the initial state predicts it; none: it is not available.")
+absl_flags.DEFINE_enum("mode", "lines", ["lines", "stream"], "Each line by itself, or all as "
+                       "one text.")
+
+NAMES = ("run_dir", "checkpoint", "encoding", "input", "text_column", "per", "output_format",
+         "start", "mode")
+
+
+def main():
+  """Flags to run and texts to `scored_lines`, then rows."""
+  cli.announce_device()
+  run = cli.load_run()
+  items, kept = itertools.tee(tables.items(FLAGS.input, FLAGS.text_column, FLAGS.encoding))
+  stream = FLAGS.mode == "stream"
+  lines = score.scored_lines(run.lm, run.params, run.tokenizer, (item.text for item in items),
+                             FLAGS.start, carried=stream)
+  context, counted, write = f"{FLAGS.mode}:{FLAGS.start}", totals.Totals(by_block=stream), None
+  for line, item in zip(lines, kept, strict=True):
+    counts = counted.add(line)
+    if FLAGS.per == "total":
+      continue
+    names, rows = _ROWS[FLAGS.per](line, counts)
+    if write is None:
+      names = [*names, "context"]
+      others = [f"input_{name}" if name in names else name for name in item.columns]
+      write = tables.writer(sys.stdout, names + others, FLAGS.output_format)
+    for row in rows:
+      write([*row, context, *item.columns.values()])
+  if FLAGS.per == "total":
+    _write_totals(counted, context)
+  for figure in FIGURES:
+    cli.note(f"{figure}: {_with_interval(counted, figure)}")
+
+
+def _token_rows(line, unused_counts):
+  return score.TokenScore._fields, line.tokens()
+
+
+def _word_rows(line, unused_counts):
+  return score.WordScore._fields, line.by_word()
+
+
+def _line_rows(line, counts):
+  sums = totals.sums_of(counts)
+  others = {f"surprisal_bits_{name}": totals.sums_of(counts, *kept).bits
+            for name, kept in _KEPT.items() if kept != (True, True)}
+  return (("line", "text", "surprisal_bits", *others, *sums._fields[1:], *FIGURES),
+          [(line.number, line.text, sums.bits, *others.values(), *sums[1:],
+            *(getattr(sums, name) for name in FIGURES))])
+
+
+_ROWS = {"token": _token_rows, "word": _word_rows, "line": _line_rows}
+# Whether the ends of lines count, and whether unknown words do.
+_KEPT = {"all": (True, True), "without_ends": (False, True), "without_unknown": (True, False),
+         "without_both": (False, False)}
+
+
+def _write_totals(counted, context):
+  """A row each for all tokens, and for those without ends of lines, without unknown words."""
+  figures = [name for figure in FIGURES for name in (figure, f"{figure}_low", f"{figure}_high")]
+  write = tables.writer(sys.stdout, ["counted", "lines", "surprisal_bits", *totals.Sums._fields[1:],
+                                     "unavailable", *figures, "context"], FLAGS.output_format)
+  for name, kept in _KEPT.items():
+    sums = counted.sums(*kept)
+    row = [name, counted.lines, *sums, counted.unavailable]
+    for figure in FIGURES:
+      row += [getattr(sums, figure), *counted.interval(figure, *kept)]
+    write([*row, context])
+
+
+def _with_interval(counted, figure):
+  low, high = counted.interval(figure)
+  return f"{getattr(counted.sums(), figure):.6g} (95 % of resamples: {low:.6g} to {high:.6g})"
+
+
+if __name__ == "__main__":
+  cli.run(main, NAMES)

@@ -1,0 +1,123 @@
+"""Texts with what belongs to each, from lines or a spreadsheet's CSV or TSV; and rows out.
+
+A table's first row names its columns. Cells are quoted as Python's `csv` quotes them.
+"""
+
+import csv
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TextIO
+
+from hklm.data import corpora
+from hklm.errors import InputError
+
+FORMATS = ("tsv", "csv", "jsonl")
+_DELIMITERS = {".tsv": "\t", ".csv": ","}
+
+
+class Item(NamedTuple):
+  """A text.
+
+  Attributes:
+    text: without line feed.
+    columns: the other cells of its row, by the name of their column; empty for plain text.
+  """
+
+  text: str
+  columns: Mapping[str, str]
+
+
+def lines(corpus: corpora.Corpus) -> Iterator[str]:
+  """The lines of a text, without their line feeds; nothing but a line feed ends one.
+
+  >>> list(lines(corpora.corpus_of("to be\\n\\nor\\x0bnot")))
+  ['to be', '', 'or\\x0bnot']
+  """
+  rest = ""
+  for chunk in corpus.chunks():
+    *whole, rest = (rest + chunk).split("\n")
+    yield from whole
+  if rest:
+    yield rest
+
+
+def items(path: str, text_column: str = "", encoding: str = "utf-8") -> Iterator[Item]:
+  """The texts of a file, one after the other.
+
+  Args:
+    path: a file (`.gz`: decompressed), or `-` for standard input. What ends in `.csv` or `.tsv`
+      before that is a table.
+    text_column: where a table has its texts. With it, any other file is a table too, of tabs if its
+      first row has one.
+    encoding: of the file.
+
+  Raises:
+    InputError: what cannot be read; no such column; a row of another length (by number).
+  """
+  found = lines(corpora.open_corpus([path], encoding))
+  plain = path.removesuffix(".gz")
+  delimiter = next((its for end, its in _DELIMITERS.items() if plain.endswith(end)), "")
+  if not (text_column or delimiter):
+    return (Item(line, {}) for line in found)
+  return _of_table(path, found, text_column, delimiter)
+
+
+def _of_table(path, found, text_column, delimiter):
+  head = next(found, "")
+  delimiter = delimiter or ("\t" if "\t" in head else ",")
+  rows = csv.reader((line + "\n" for line in itertools.chain([head], found)), delimiter=delimiter,
+                    strict=True)
+  try:
+    names = next(rows, [])
+    if text_column not in names or len(set(names)) < len(names):
+      raise InputError(f"{path}: found the columns {', '.join(names) or 'none'}; needed: different "
+                       f"ones, and --text_column to name the one with texts, found "
+                       f"--text_column={text_column}")
+    for number, row in enumerate(rows, 2):
+      if not row:
+        continue
+      if len(row) != len(names):
+        raise InputError(f"{path}: row {number} has {len(row)} cells, the first {len(names)}; "
+                         "needed: as many, with quotes around a cell that has the separator in it")
+      cells = dict(zip(names, row, strict=True))
+      yield Item(cells.pop(text_column), cells)
+  except csv.Error as error:
+    raise InputError(f"{path}: row {rows.line_num}: {error}; needed: a table as a spreadsheet "
+                     "exports it") from error
+
+
+def writer(file: TextIO, names: Iterable[str], form: str = "tsv") -> Callable[[Iterable], None]:
+  """Writes a table's head, and returns what writes a row.
+
+  Numbers have 12 digits. What is not available is an empty cell, in JSON null.
+
+  Args:
+    file: to write to.
+    names: of the columns.
+    form: `tsv`, `csv` or `jsonl` (an object a line, and no head).
+
+  >>> import sys
+  >>> row = writer(sys.stdout, ["word", "bits"], "jsonl")
+  >>> row(["naïve", math.nan])
+  {"word": "naïve", "bits": null}
+  """
+  names = list(names)
+  if form == "jsonl":
+    def write(row):
+      cells = (None if isinstance(cell, float) and not math.isfinite(cell) else cell
+               for cell in row)
+      file.write(json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=False) + "\n")
+    return write
+  table = csv.writer(file, delimiter="\t" if form == "tsv" else ",", lineterminator="\n")
+  table.writerow(names)
+  return lambda row: table.writerow(map(_cell, row))
+
+
+def _cell(value):
+  if isinstance(value, bool):
+    return int(value)
+  if isinstance(value, float):
+    return "" if math.isnan(value) else f"{value:.12g}"
+  return value

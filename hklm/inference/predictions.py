@@ -1,0 +1,204 @@
+"""What a model predicts at every place of a line: surprisal, entropy, rank; in few compiled shapes.
+
+Dimension letters: N tokens of a line, T time, B batch, V vocabulary.
+"""
+
+import collections
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hklm.errors import InputError
+from hklm.ids import check_ids
+from hklm.inference import lines as shapes
+from hklm.model import LanguageModel
+
+
+class Predictions(NamedTuple):
+  """Of a line of N tokens.
+
+  Attributes:
+    nats: `-log p(token | what is before it)`, float64 `[N]`.
+    entropies: of what is predicted before each token, and after the last, in nats, float64
+      `[N + 1]`.
+    ranks: 1 and how many tokens are more probable than the token, int64 `[N]`.
+  """
+
+  nats: np.ndarray
+  entropies: np.ndarray
+  ranks: np.ndarray
+
+
+class Figures(NamedTuple):
+  """Of places `[...]`: nats and rank of what comes next, entropy of what is predicted, in nats."""
+
+  nats: jax.Array
+  entropies: jax.Array
+  ranks: jax.Array
+
+
+def predict_lines(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
+                  first: int | None = None) -> list[Predictions]:
+  """Each line by itself.
+
+  Args:
+    lm: the bundle of functions.
+    params: its parameters.
+    lines: of ids, each integers `[N]`: any number of any length, 0 too.
+    first: an id that is read before each line, and is not one of its tokens; None: the first token
+      is predicted from the initial state.
+
+  Returns:
+    In the order of the lines.
+
+  Raises:
+    InputError: ids that the model cannot read; a result that is not finite (line and token named).
+
+  >>> import hklm
+  >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2))
+  >>> zeros = jax.tree.map(jnp.zeros_like, lm.init(jax.random.key(0)))
+  >>> (line,) = predict_lines(lm, zeros, [[0, 3]])  # log 4
+  >>> line.nats.round(6).tolist(), line.entropies.round(6).tolist(), line.ranks.tolist()
+  ([1.386294, 1.386294], [1.386294, 1.386294, 1.386294], [1, 1])
+  """
+  before = [] if first is None else [first]
+  fed = [np.concatenate([before, shapes.checked(line, n, lm.config.vocab_size)]).astype(np.int32)
+         for n, line in enumerate(lines)]
+  check_ids(np.asarray(before, np.int32), lm.config.vocab_size)
+  found = [Predictions(*(np.zeros(len(ids), dtype) for dtype in (float, float, np.int64)))
+           for ids in fed]
+  pending = collections.deque()
+  for piece in _pieces(lm, params, fed):
+    pending.append(piece)
+    if len(pending) > shapes.IN_FLIGHT:
+      _take(*pending.popleft(), found)
+  for piece in pending:
+    _take(*piece, found)
+  start = None if before else at_the_start(lm, params)
+  return [finite(_shifted(ids, its, start), n)
+          for n, (ids, its) in enumerate(zip(fed, found, strict=True))]
+
+
+def figures(logits: jax.Array, targets: jax.Array) -> Figures:
+  """Nats and rank of each target, and the entropy of each distribution.
+
+  Args:
+    logits: `[..., V]`.
+    targets: ids `[...]`.
+
+  Returns:
+    `Figures` `[...]`, nats in float32 or wider.
+
+  >>> figures(jnp.log(jnp.array([.5, .25, .25])), jnp.array(1)).ranks.tolist()
+  2
+  """
+  logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+  log_p = jax.nn.log_softmax(logits)
+  true = jnp.take_along_axis(log_p, targets[..., None], axis=-1)
+  return Figures(-true[..., 0], jax.scipy.special.entr(jnp.exp(log_p)).sum(-1),
+                 1 + (log_p > true).sum(-1))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def read(lm: LanguageModel, params, tokens, targets, state):
+  """`Figures` `[T, B]` after each of the tokens `[T, B]`, and the state after the last."""
+  logits, state = lm.unroll(params, None, tokens, state)
+  return figures(logits, targets), state
+
+
+def _pieces(lm, params, fed) -> Iterator[tuple[list[int], int, Figures]]:
+  """Group, start, and figures `[T, B]`: column b has those of line `group[b]` from `start` on.
+
+  What is beyond a line's end is padding, after its tokens, so that no mask need keep it from them.
+  """
+  for group, columns in shapes.groups([len(ids) for ids in fed], lm.config.vocab_size):
+    longest = len(fed[group[0]])
+    windows = -(-longest // shapes.WINDOW)
+    steps = shapes.padded(-(-longest // windows))
+    state = lm.initial_state(params, columns)
+    for start in range(0, longest, steps):
+      tokens, targets = (shapes.laid_out([fed[n][start + later:] for n in group], steps, columns)
+                         for later in (0, 1))
+      its, state = read(lm, params, tokens, targets, state)
+      yield group, start, its
+
+
+def _take(group, start, its, found):
+  """Waits for a piece's figures and puts them in their places."""
+  for values, name in zip(its, Predictions._fields, strict=True):
+    values = np.asarray(values)  # [T, B]
+    for column, line in enumerate(group):
+      places = getattr(found[line], name)[start:start + len(values)]
+      places[:] = values[:len(places), column]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _start_logits(lm, params):
+  logits = lm.readout(params, lm.initial_state(params, 1))[0]
+  return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+
+
+def at_the_start(lm: LanguageModel, params) -> tuple[np.ndarray, float]:
+  """What the initial state predicts: log-probabilities, float64 `[V]`, and their entropy in nats.
+
+  Args:
+    lm: the bundle of functions.
+    params: its parameters.
+  """
+  log_p, entropy = _start(lm, params)
+  return np.asarray(log_p, np.float64), float(entropy)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _start(lm, params):
+  logits = lm.readout(params, lm.initial_state(params, 1))[0]
+  log_p = jax.nn.log_softmax(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)))
+  return log_p, jax.scipy.special.entr(jnp.exp(log_p)).sum()
+
+
+def of_the_first(log_p: np.ndarray, token: int):
+  """Nats `[1]`, no entropy `[0]`, and rank `[1]` of a token that log-probabilities `[V]` predict.
+
+  >>> [values.tolist() for values in of_the_first(np.array([-2.0, -1.0, -3.0]), 0)]
+  [[2.0], [], [2]]
+  """
+  return -log_p[[token]], np.zeros(0), np.array([1 + (log_p > log_p[token]).sum()])
+
+
+def _shifted(ids, its, start) -> Predictions:
+  """What was found after each id that was fed, as what was predicted before each token."""
+  if start is None:  # the last one that was fed predicts what is no token any more
+    return Predictions(its.nats[:-1], its.entropies, its.ranks[:-1])
+  log_p, entropy = start
+  entropies = np.concatenate([[entropy], its.entropies])
+  if not len(ids):
+    return its._replace(entropies=entropies)
+  nats, _, ranks = of_the_first(log_p, ids[0])
+  return Predictions(np.concatenate([nats, its.nats[:-1]]), entropies,
+                     np.concatenate([ranks, its.ranks[:-1]]))
+
+
+def finite(its: Predictions, line: int) -> Predictions:
+  """The same.
+
+  Args:
+    its: of a line.
+    line: its number, for the message.
+
+  Raises:
+    InputError: a surprisal that is not finite; the first is named.
+
+  >>> finite(Predictions(np.array([1.0, np.nan]), np.zeros(3), np.ones(2)), 7)
+  Traceback (most recent call last):
+  hklm.errors.InputError: line 7, token 1: the surprisal is nan; needed: finite parameters; the \
+run has diverged: train it again
+  """
+  wrong = np.flatnonzero(~np.isfinite(its.nats))
+  if wrong.size:
+    raise InputError(f"line {line}, token {wrong[0]}: the surprisal is {its.nats[wrong[0]]}; "
+                     "needed: finite parameters; the run has diverged: train it again")
+  return its
