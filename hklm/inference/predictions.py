@@ -110,6 +110,12 @@ def read(lm: LanguageModel, params, tokens, targets, state):
   return figures(logits, targets), state
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _begin(lm, params, tokens, targets):
+  """The same from the initial state on, as one program."""
+  return read(lm, params, tokens, targets, lm.initial_state(params, tokens.shape[1]))
+
+
 def _pieces(lm, params, fed) -> Iterator[tuple[list[int], int, Figures]]:
   """Group, start, and figures `[T, B]`: column b has those of line `group[b]` from `start` on.
 
@@ -119,11 +125,12 @@ def _pieces(lm, params, fed) -> Iterator[tuple[list[int], int, Figures]]:
     longest = len(fed[group[0]])
     windows = -(-longest // shapes.WINDOW)
     steps = shapes.padded(-(-longest // windows))
-    state = lm.initial_state(params, columns)
+    state = None
     for start in range(0, longest, steps):
       tokens, targets = (shapes.laid_out([fed[n][start + later:] for n in group], steps, columns)
                          for later in (0, 1))
-      its, state = read(lm, params, tokens, targets, state)
+      its, state = (read(lm, params, tokens, targets, state) if start else
+                    _begin(lm, params, tokens, targets))
       yield group, start, its
 
 

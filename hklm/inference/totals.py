@@ -104,7 +104,7 @@ class Totals:
       ends: whether the ends of lines count.
       unknown: whether unknown words count.
     """
-    groups = np.array(self._all())[:, _place(ends, unknown)]  # [G, 5]
+    groups = np.array(self._all()).reshape(-1, 4, len(_COUNTS))[:, _place(ends, unknown)]  # [G, 5]
     if len(groups) < 2:
       return Interval(math.nan, math.nan)
     generator = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""A row a token: each line by itself, nothing missing, nothing twice."""
+"""A row a token, a row a word: nothing missing, nothing twice, at its place in the text."""
 
 import functools
 import math
@@ -11,134 +11,207 @@ from absl.testing import absltest, parameterized
 import hklm
 from hklm.data import tokenizers
 from hklm.errors import InputError
+from hklm.inference import predictions, score, streams
 from tests import oracle
-from tests.inference import compilations
 
-ALPHABET = " abcdé"
-TOKENIZER = tokenizers.build(hklm.TokenizerConfig("char"), [ALPHABET])
+TEXT = "the cat, a 🙂 naïve\tone\n"
+LINES = ("the cat", "", "  a  naïve 🙂 ", "the,the", " ", "one\tcat", "🙂")
 
 
 @functools.cache
-def model(vocab_size=6):
+def tokenizer(kind):
+  limit = {"word": 8, "bpe": 262}.get(kind, 0)
+  return tokenizers.build(hklm.TokenizerConfig(kind, vocab_size=limit), [TEXT * 3])
+
+
+@functools.cache
+def model(vocab_size):
   lm = hklm.language_model(hklm.ModelConfig(
       vocab_size=vocab_size, embedding_size=4, hidden_size=5, num_layers=2,
       initial_state="learned", output_dropout=0.5))
   return lm, oracle.random_like(jax.eval_shape(lm.init, jax.random.key(0)), scale=1.0)
 
 
-def some_lines(count, longest=60):
-  draw = np.random.RandomState(0)
-  return ["".join(draw.choice(list(ALPHABET), draw.randint(1, longest + 1)))
-          for _ in range(count)]
+def scored(kind, lines=LINES, start="eol", carried=False):
+  its = tokenizer(kind)
+  return list(score.scored_lines(*model(its.vocab_size), its, lines, start, carried))
 
 
-def of_line(rows, line):
-  return [row for row in rows if row.line == line]
+KINDS = parameterized.parameters("char", "byte", "word", "bpe")
 
 
-class ScoreTest(parameterized.TestCase):
+class TokensTest(parameterized.TestCase):
 
-  def test_surprisals_are_those_of_numpy_from_the_initial_state(self):
-    lm, params = model()
+  @KINDS
+  def test_surprisals_entropies_and_ranks_are_those_of_the_ids(self, kind):
+    its = tokenizer(kind)
+    ids = [its.encode(line + "\n") for line in LINES]
+    expected = predictions.predict_lines(*model(its.vocab_size), ids, its.end_of_line)
+    for n, (line, needed) in enumerate(zip(scored(kind), expected, strict=True)):
+      rows = list(line.tokens())
+      self.assertEqual([row.line for row in rows], [n] * len(ids[n]))
+      self.assertEqual([row.index for row in rows], list(range(len(ids[n]))))
+      self.assertEqual([row.rank for row in rows], needed.ranks.tolist())
+      bits = needed.entropies / math.log(2)
+      for name, values in (("surprisal_bits", needed.nats / math.log(2)),
+                           ("entropy_bits", bits[:-1]),
+                           ("entropy_reduction_bits", bits[:-1] - bits[1:]),
+                           ("entropy_reduction_bits_max0", np.clip(bits[:-1] - bits[1:], 0, None))):
+        np.testing.assert_allclose([getattr(row, name) for row in rows], values, rtol=1e-12,
+                                   atol=1e-12, err_msg=name)
+
+  def test_the_first_token_follows_what_start_says(self):
+    its = tokenizer("char")
+    lm, params = model(its.vocab_size)
     truth = oracle.NumpyModel(lm.config, params)
-    lines = some_lines(5)
-    rows = hklm.score(lm, params, TOKENIZER, lines)
-    for n, line in enumerate(lines):
-      layers, expected = truth.initial_state(), []
-      for token in TOKENIZER.encode(line):
-        expected.append(oracle.nats(truth.readout(layers), token) / math.log(2))
-        layers, _ = truth.read(token, layers)
-      np.testing.assert_allclose([row.surprisal_bits for row in of_line(rows, n)], expected,
-                                 rtol=2e-5)
+    token = its.encode("c")[0]
+    state = truth.initial_state()
+    after, _ = truth.read(its.end_of_line, state)
+    for start, layers in (("eol", after), ("state", state)):
+      first, second = scored("char", ["c"], start)[0].tokens()
+      self.assertAlmostEqual(first.surprisal_bits,
+                             oracle.nats(truth.readout(layers), token) / math.log(2), 4)
+      layers, _ = truth.read(token, layers)
+      self.assertAlmostEqual(
+          second.surprisal_bits,
+          oracle.nats(truth.readout(layers), its.end_of_line) / math.log(2), 4)
+    first, second = scored("char", ["c"], "none")[0].tokens()
+    self.assertTrue(math.isnan(first.surprisal_bits) and math.isnan(first.entropy_bits))
+    self.assertEqual(first.rank, 0)
+    self.assertEqual(second, list(scored("char", ["c"], "state")[0].tokens())[1])
 
-  def test_sum_is_that_of_evaluate_and_the_first_token(self):
-    lm, params = model()
-    (line,) = some_lines(1, longest=300)
-    first, *others = (row.surprisal_bits for row in hklm.score(lm, params, TOKENIZER, [line]))
-    metrics = hklm.evaluate(lm, params, TOKENIZER.encode(line))
-    np.testing.assert_allclose(sum(others) * math.log(2), metrics.nats, rtol=1e-6)
-    start = jax.nn.log_softmax(lm.readout(params, lm.initial_state(params, 1)))[0]
-    np.testing.assert_allclose(first, -start[TOKENIZER.encode(line)[0]] / math.log(2), rtol=1e-5)
+  @KINDS
+  def test_places_are_those_of_the_text_in_characters_and_in_bytes(self, kind):
+    for line, text in zip(scored(kind), LINES, strict=True):
+      encoded = text.encode()
+      found = []
+      for row in line.tokens():
+        piece = text[row.char_start:row.char_end]
+        inside = encoded[row.byte_start:row.byte_end]
+        found.append(piece)
+        if kind != "byte":
+          self.assertEqual(inside.decode(), piece)
+        if kind == "word" and not row.unknown and row.token != "<eos>":
+          self.assertEqual(piece, row.token)
+      if kind in ("char", "bpe"):
+        self.assertEqual("".join(found), text)
+      if kind == "byte":
+        pieces = [encoded[row.byte_start:row.byte_end] for row in line.tokens()]
+        self.assertEqual(b"".join(pieces), encoded)
+        for row in list(line.tokens())[:-1]:  # each within one character, which it may share
+          character = text[row.char_start:row.char_end]
+          self.assertLen(character, 1)
+          before = len(text[:row.char_start].encode())
+          self.assertBetween(row.byte_start, before, before + len(character.encode()) - 1)
+      last = list(line.tokens())[-1]
+      self.assertEqual((last.char_start, last.char_end, last.byte_start, last.byte_end),
+                       (len(text), len(text), len(encoded), len(encoded)))
 
-  def test_a_line_is_scored_the_same_alone_and_among_others(self):
-    lm, params = model()
-    lines = some_lines(40)  # several groups
-    together = hklm.score(lm, params, TOKENIZER, lines)
-    for n in (0, 17, 39):
-      alone = hklm.score(lm, params, TOKENIZER, [lines[n]])
-      np.testing.assert_allclose([row.surprisal_bits for row in of_line(together, n)],
-                                 [row.surprisal_bits for row in alone], rtol=1e-5)
+  def test_unknown_words_are_marked(self):
+    (line,) = scored("word", ["the dog"])
+    self.assertEqual([(row.token, row.unknown) for row in line.tokens()],
+                     [("the", False), ("<unk>", True), ("<eos>", False)])
 
-  def test_rows_are_in_order_and_joined_offsets_give_the_text_back(self):
-    lm, params = model()
-    lines = ["", *some_lines(20), "", "é", ""]
-    rows = hklm.score(lm, params, TOKENIZER, lines)
-    self.assertEqual([(row.line, row.index) for row in rows],
-                     [(n, i) for n, line in enumerate(lines) for i in range(len(line))])
-    for n, line in enumerate(lines):
-      self.assertEqual("".join(line[row.start:row.end] for row in of_line(rows, n)), line)
-    self.assertEqual("".join(row.token for row in rows), "".join(lines))
+  def test_as_rows(self):
+    its = tokenizer("char")
+    self.assertEqual(hklm.score(*model(its.vocab_size), its, LINES),
+                     [row for line in scored("char") for row in line.tokens()])
+    self.assertEqual(hklm.score(*model(its.vocab_size), its, []), [])
 
-  def test_no_lines_and_empty_lines_have_no_rows(self):
-    lm, params = model()
-    self.assertEqual(hklm.score(lm, params, TOKENIZER, []), [])
-    self.assertEqual(hklm.score(lm, params, TOKENIZER, ["", ""]), [])
+  def test_lines_of_a_later_batch_keep_their_numbers(self):
+    whole = scored("char")
+    with absltest.mock.patch.object(score, "_BATCH", 9):
+      parts = scored("char")
+    self.assertEqual([line.number for line in parts], list(range(len(LINES))))
+    for line, needed in zip(parts, whole, strict=True):
+      np.testing.assert_allclose(line.surprisals, needed.surprisals, rtol=1e-5)
 
-  def test_zero_parameters_give_log_v_from_the_first_token_on(self):
-    lm, params = model()
+  @parameterized.product(kind=["char", "word"], start=score.STARTS)
+  def test_carried_lines_are_one_text(self, kind, start):
+    its = tokenizer(kind)
+    ids = [its.encode(line + "\n") for line in LINES]
+    first = its.end_of_line if start == "eol" else None
+    expected = streams.predict_stream(*model(its.vocab_size), ids, first)
+    for n, (line, needed) in enumerate(zip(scored(kind, start=start, carried=True), expected,
+                                           strict=True)):
+      bits = needed.nats / math.log(2)
+      if start == "none" and n == 0:
+        self.assertTrue(math.isnan(line.surprisals[0]))
+        bits[0] = math.nan
+      np.testing.assert_allclose(line.surprisals, bits, rtol=1e-12)
+
+
+class WordsTest(parameterized.TestCase):
+
+  @KINDS
+  def test_words_are_what_white_space_separates(self, kind):
+    for line, text in zip(scored(kind), LINES, strict=True):
+      *rows, end = line.by_word()
+      self.assertEqual(([row.text for row in rows]), text.split())
+      self.assertEqual([text[row.char_start:row.char_end] for row in rows], text.split())
+      self.assertEqual([text.encode()[row.byte_start:row.byte_end].decode() for row in rows],
+                       text.split())
+      self.assertEqual(end.text, {"word": "<eos>"}.get(kind, "\\n"))
+      self.assertEqual([row.word for row in (*rows, end)], list(range(len(rows) + 1)))
+
+  @KINDS
+  def test_sums_over_words_are_those_over_tokens(self, kind):
+    for line in scored(kind, [*LINES, " ".join(LINES * 20)]):
+      rows = list(line.by_word())
+      self.assertAlmostEqual(math.fsum(row.surprisal_bits for row in rows),
+                             math.fsum(line.surprisals), delta=1e-9 * math.fsum(line.surprisals))
+      self.assertEqual(sum(row.tokens for row in rows), len(line.surprisals))
+      reductions = math.fsum(row.entropy_reduction_bits for row in rows)
+      self.assertAlmostEqual(reductions, line.entropies[0] - line.entropies[-1], 9)
+
+  def test_a_word_with_an_unknown_part(self):
+    its = tokenizers.build(hklm.TokenizerConfig("word", split_punctuation=True), ["the cat .\n"])
+    lm, params = model(its.vocab_size)
+    (line,) = score.scored_lines(lm, params, its, ["the dog. cat"])
+    rows = list(line.by_word())
+    self.assertEqual([(row.text, row.tokens, row.unknown) for row in rows],
+                     [("the", 1, False), ("dog.", 2, True), ("cat", 1, False),
+                      ("<eos>", 1, False)])
+
+
+class ZerosTest(parameterized.TestCase):
+
+  @KINDS
+  def test_every_token_has_log2_v_bits(self, kind):
+    its = tokenizer(kind)
+    lm, params = model(its.vocab_size)
     zeros = jax.tree.map(jnp.zeros_like, params)
-    rows = hklm.score(lm, zeros, TOKENIZER, ["a", "", "bad dad"])
-    self.assertLen(rows, 8)
-    np.testing.assert_allclose([row.surprisal_bits for row in rows], np.log2(6), rtol=1e-6)
-
-  def test_words_with_unknown_ones_and_spaces_between(self):
-    tokenizer = tokenizers.build(hklm.TokenizerConfig("word", lowercase=True), ["the cat\n"])
-    lm, params = model(tokenizer.vocab_size)
-    line = "  The  black cat "
-    rows = hklm.score(lm, params, tokenizer, [line])
-    self.assertEqual([row.token for row in rows], ["the", "<unk>", "cat"])
-    self.assertEqual([line[row.start:row.end] for row in rows], ["The", "black", "cat"])
-
-  def test_pieces_of_words_join_to_the_line(self):
-    tokenizer = tokenizers.build(hklm.TokenizerConfig("bpe", vocab_size=260), ["low lower lowest"])
-    lm, params = model(tokenizer.vocab_size)
-    line = "low é🙂 lowly"
-    rows = hklm.score(lm, params, tokenizer, [line])
-    self.assertEqual("".join(line[row.start:row.end] for row in rows), line)
-    self.assertTrue(all(math.isfinite(row.surprisal_bits) for row in rows))
-
-  def test_twice_is_the_same_bit_for_bit(self):
-    lm, params = model()
-    lines = some_lines(20)
-    self.assertEqual(hklm.score(lm, params, TOKENIZER, lines),
-                     hklm.score(lm, params, TOKENIZER, lines))
-
-  def test_line_lengths_compile_a_bounded_number_of_programs(self):
-    lm, params = model()
-    with compilations.counted() as names:
-      for length in (1, 2, 3, 4, 5, 8, 9, 15, 16, 7, 12, 6, 10, 11, 13, 14):
-        hklm.score(lm, params, TOKENIZER, ["a" * length])
-    self.assertLessEqual(len(names), 2)  # padded to 8 and to 16
+    for carried in (False, True):
+      for start in ("eol", "state"):
+        for line in score.scored_lines(lm, zeros, its, LINES, start, carried):
+          np.testing.assert_allclose(line.surprisals, np.log2(its.vocab_size), rtol=1e-6)
+          np.testing.assert_allclose(line.entropies, np.log2(its.vocab_size), rtol=1e-6)
 
 
 class RefusedTest(absltest.TestCase):
 
-  def test_parameters_that_are_not_finite(self):
-    lm, params = model()
-    bad = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
-    with self.assertRaisesRegex(InputError, "line 1, token 0: the surprisal is nan"):
-      hklm.score(lm, bad, TOKENIZER, ["", "ab"])
+  def refused(self, message, its, *args, **kwargs):
+    lm, params = model(its.vocab_size)
+    with self.assertRaisesRegex(InputError, message):
+      hklm.score(lm, params, its, *args, **kwargs)
 
-  def test_a_character_that_the_tokenizer_lacks(self):
-    lm, params = model()
-    with self.assertRaisesRegex(InputError, r"'x' \(U\+0078\) at position 2"):
-      hklm.score(lm, params, TOKENIZER, ["ab", "abx"])
+  def test_what_cannot_be_scored(self):
+    its = tokenizer("char")
+    self.refused(r"line 1: found 'x' \(U\+0078\) at position 2", its, ["at", "atx"])
+    self.refused("line 0: found a line feed at position 1; needed: one line a text", its, ["a\nt"])
+    self.refused("--start=first is unknown; needed: eol, state, none", its, ["a"], start="first")
+
+  def test_a_tokenizer_without_an_end_of_line(self):
+    its = tokenizers.build(hklm.TokenizerConfig("char"), ["abcd"])
+    self.refused("--start=eol: the tokenizer knows no end of line.*--start=state", its, ["a"])
+    lm, params = model(4)
+    self.assertEqual([row.token for row in hklm.score(lm, params, its, ["ab", ""], "state")],
+                     ["a", "b"])
 
   def test_a_tokenizer_with_more_ids_than_the_model(self):
-    lm, params = model()
-    larger = tokenizers.build(hklm.TokenizerConfig("char"), ["abcdefgh"])
-    with self.assertRaisesRegex(InputError, "id 7 at position 1 is outside the vocabulary of 6"):
-      hklm.score(lm, params, larger, ["ah"])
+    lm, params = model(6)
+    with self.assertRaisesRegex(InputError, "is outside the vocabulary of 6"):
+      hklm.score(lm, params, tokenizer("char"), ["the"])
 
 
 if __name__ == "__main__":

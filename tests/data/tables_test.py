@@ -1,0 +1,105 @@
+"""Texts in, from lines and spreadsheets; rows out, and back by other readers."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import pathlib
+import tempfile
+
+from absl.testing import absltest, parameterized
+
+from hklm.data import tables
+from hklm.errors import InputError
+
+
+class TablesTestCase(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.folder = self.enter_context(tempfile.TemporaryDirectory())
+
+  def file(self, name, content):
+    path = os.path.join(self.folder, name)
+    pathlib.Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+class ItemsTest(TablesTestCase):
+
+  def test_lines(self):
+    path = self.file("x.txt", "\ufeffto be\r\n\r\nor\tnot,\x0b\u2028\n\"to\n")
+    self.assertEqual([*tables.items(path)],
+                     [("to be", {}), ("", {}), ("or\tnot,\x0b\u2028", {}), ('"to', {})])
+    self.assertEqual([*tables.items(self.file("y.txt", "a\nb"))], [("a", {}), ("b", {})])
+    self.assertEqual([*tables.items(self.file("z.txt", "\n"))], [("", {})])
+
+  def test_a_long_line_is_one(self):
+    text = "to be " * 200_000  # more than a piece that is read at a time
+    self.assertEqual([its.text for its in tables.items(self.file("x.txt", text + "\nx"))],
+                     [text, "x"])
+
+  @parameterized.parameters(("x.csv", ","), ("x.tsv", "\t"), ("x.csv.gz", ","))
+  def test_a_table(self, name, delimiter):
+    made = io.StringIO()
+    rows = [["item", "sentence", "note"], ["1", 'He said "no",\tthen left.', "a,b"],
+            ["2", " ünder ", ""], ["3", "", "x"]]
+    csv.writer(made, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+    content = made.getvalue().encode()
+    path = self.file(name, gzip.compress(content) if name.endswith(".gz") else content)
+    self.assertEqual([*tables.items(path, "sentence")],
+                     [(row[1], {"item": row[0], "note": row[2]}) for row in rows[1:]])
+
+  @parameterized.parameters("\t", ",")
+  def test_another_file_is_a_table_where_a_column_is_named(self, delimiter):
+    path = self.file("x.txt", delimiter.join(["a", "b"]) + "\n" + delimiter.join(["1", "2"]))
+    self.assertEqual([*tables.items(path, "b")], [("2", {"a": "1"})])
+
+  @parameterized.parameters(
+      ("a,b\n1,2\n", "", "found the columns a, b; needed: different ones, and --text_column"),
+      ("a,b\n1,2\n", "c", "found the columns a, b; .* found --text_column=c"),
+      ("a,a\n1,2\n", "a", "found the columns a, a; needed: different ones"),
+      ("", "a", "found an empty file"),
+      ("a,b\n1,2\n1,2,3\n", "a", "row 3 has 3 cells, the first 2"),
+      ("a,b\n1,2\n1\n", "a", "row 3 has 1 cells, the first 2"),
+      ('a,b\n1,"2\n', "a", "row 2: unexpected end of data"),
+      ('a,b\n1,"2"x\n', "a", "row 2: .*expected after"))
+  def test_a_table_that_is_none(self, content, column, message):
+    with self.assertRaisesRegex(InputError, message) as caught:
+      list(tables.items(self.file("x.csv", content), column))
+    self.assertNotIn("\n", str(caught.exception))
+    self.assertIn("x.csv", str(caught.exception))
+
+  def test_a_file_that_is_none(self):
+    with self.assertRaisesRegex(InputError, "No such file"):
+      list(tables.items(os.path.join(self.folder, "none.csv"), "a"))
+
+
+class WriterTest(TablesTestCase):
+
+  ROWS = ((1, "naïve", 0.1 + 0.2, math.nan, True), (2, 'a\t"b"', 1e-30, 1e30, False))
+  NAMES = ("n", "text", "x", "y", "flag")
+
+  def written(self, form):
+    file = io.StringIO()
+    write = tables.writer(file, self.NAMES, form)
+    for row in self.ROWS:
+      write(row)
+    return file.getvalue()
+
+  @parameterized.parameters(("tsv", "\t"), ("csv", ","))
+  def test_a_table_reads_back(self, form, delimiter):
+    names, *rows = csv.reader(io.StringIO(self.written(form)), delimiter=delimiter)
+    self.assertEqual(names, [*self.NAMES])
+    self.assertEqual(rows, [["1", "naïve", "0.3", "", "1"], ["2", 'a\t"b"', "1e-30", "1e+30", "0"]])
+
+  def test_json_lines_read_back(self):
+    first, second = map(json.loads, self.written("jsonl").splitlines())
+    self.assertEqual(first, {"n": 1, "text": "naïve", "x": 0.1 + 0.2, "y": None, "flag": True})
+    self.assertEqual(second["y"], 1e30)
+
+
+if __name__ == "__main__":
+  absltest.main()
