@@ -47,16 +47,16 @@ class ReadmeTest(absltest.TestCase):
 
   def test_commands_run(self):
     """Every command of a program, in order, the training ones cut to a few updates."""
-    lines = [line[line.index(START):] for block in _blocks("sh") for line in block.splitlines()
-             if START in line]
+    lines = [line for block in _blocks("sh") for line in block.splitlines() if START in line]
     self.assertGreaterEqual(len(lines), 5)
     place = self.enter_context(tempfile.TemporaryDirectory())
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for line in lines:
-      command = [sys.executable, *shlex.split(line)[1:]]
+      command = line.split(" && ")[-1].replace(".venv/bin/python", shlex.quote(sys.executable))
       if "experiments.train" in line:
-        command += ["--steps=5", "--hidden_size=16"]
-      done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+        command += " --steps=5 --hidden_size=16"
+      done = subprocess.run(["bash", "-c", command], cwd=place, env=environment,
+                            capture_output=True, text=True)
       self.assertEqual(done.returncode, 0, f"{line}\n{done.stderr}")
       self.assertNotEmpty(done.stdout.strip())
 

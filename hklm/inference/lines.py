@@ -60,7 +60,21 @@ def score_lines(lm: LanguageModel, params, ids: Iterable[Sequence[int]]) -> list
   return results
 
 
-def checked(line, number: int, vocab_size: int) -> np.ndarray:
+def checked(line: Sequence[int], number: int, vocab_size: int) -> np.ndarray:
+  """Ids of a line as an array `[N]`.
+
+  Args:
+    line: of ids.
+    number: of the line, for messages.
+    vocab_size: V.
+
+  Raises:
+    InputError: what is no id; it is named.
+
+  >>> checked([0, 5], 3, vocab_size=5)
+  Traceback (most recent call last):
+  hklm.errors.InputError: line 3: id 5 at position 1 is outside the vocabulary of 5; needed: 0 to 4
+  """
   try:
     ids = np.asarray(line)
   except ValueError as error:
@@ -139,11 +153,25 @@ _PADDED = _lengths()
 
 
 def padded(length: int) -> int:
+  """The compiled length T for lines of up to so many tokens, `WINDOW` at most.
+
+  >>> [padded(length) for length in (1, 8, 9, 1024)]
+  [8, 8, 16, 1024]
+  """
   return _PADDED[bisect.bisect_left(_PADDED, length)]
 
 
 def laid_out(lines: Sequence[np.ndarray], steps: int, columns: int) -> np.ndarray:
-  """The first tokens of each line, int32 `[steps, columns]`, the rest 0."""
+  """The first tokens of each line, int32 `[T, B]`, the rest 0.
+
+  Args:
+    lines: of ids, at most B.
+    steps: T.
+    columns: B.
+
+  >>> laid_out([np.array([1, 2, 3]), np.array([4])], steps=2, columns=3).tolist()
+  [[1, 4, 0], [2, 0, 0]]
+  """
   tokens = np.zeros([steps, columns], np.int32)
   for column, ids in enumerate(lines):
     tokens[:len(ids), column] = ids[:steps]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hklm import resuming, run, trainer, watching
 from hklm.config import ModelConfig
-from hklm.data import corpora, encoding, sources, texts, tokenizers
+from hklm.data import corpora, encoding, sources, tables, texts, tokenizers
 from hklm.report import curves, events
 from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
@@ -187,6 +187,8 @@ def training(folder: str) -> Call:
 
 
 IMPURE: dict[str, Impure] = {
+    "data.tables.items": Impure((READS,), lambda folder: call(
+        listed(tables.items), text_file(folder, "n,text\n1,a b\n"), "text")),
     "data.corpora.open_corpus": Impure((READS,), lambda folder: call(
         corpora.open_corpus, text_file(folder))),
     "data.corpora.Corpus.chunks, of a file": Impure((READS,), lambda folder: call(

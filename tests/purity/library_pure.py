@@ -25,7 +25,7 @@ from hklm.data import (
   tokenizers,
   words,
 )
-from hklm.inference import evaluate, generate, lines, score
+from hklm.inference import evaluate, generate, lines
 from hklm.nn import (
   cells,
   cudnn,
@@ -53,6 +53,7 @@ from hklm.training import (
   snapshots,
   step,
 )
+from tests.purity import library_scoring
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -262,8 +263,6 @@ _MODEL = {
     "inference.lines.groups": lambda: call(lambda *x: list(lines.groups(*x)), [3, 0, 40], 10),
     "inference.lines.score_lines": lambda: call(
         lines.score_lines, lm(), params(), [[0, 1, 2], [], [3]]),
-    "inference.score.score": lambda: call(
-        score.score, lm(), params(), characters.CharTokenizer("abcd"), ["ab", "", "d"]),
 }
 
 _TRAINING = {
@@ -324,4 +323,5 @@ _TRAINING = {
         undonated(**ALL_ON), train_state(**ALL_ON), window(), reset()),
 }
 
-PURE: dict[str, Callable[[], Call]] = {**_DATA, **_VALUES, **_MODEL, **_TRAINING}
+PURE: dict[str, Callable[[], Call]] = {**_DATA, **_VALUES, **_MODEL, **_TRAINING,
+                                         **library_scoring.PURE}

@@ -1,0 +1,87 @@
+"""Public functions of scoring that are pure, each with a call."""
+
+import functools
+import io
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+
+from hklm.data import characters, corpora, tables
+from hklm.data.base import Encoding
+from hklm.inference import lines, places, predictions, score, streams, totals
+from tests.purity.library_makers import Call, call, got, listed, lm, params, window
+
+TOKENIZER = characters.CharTokenizer("\nab")
+IDS = [[0, 1, 2], [], [3]]
+
+
+@functools.cache
+def line() -> score.ScoredLine:
+  starts, ends = np.array([0, 1, 2]), np.array([1, 2, 2])
+  return score.ScoredLine(
+      0, "ab", ["a", "b", "\\n"], starts, ends, starts, ends, np.ones(3), np.ones(4),
+      np.ones(3, int), np.zeros(3, bool), np.array([0, 0, 1]), True)
+
+
+def counted(function, *args) -> Call:
+  """A call of a method of `Totals` that have a line."""
+  def after_a_line(line):
+    its = totals.Totals()
+    its.add(line)
+    return function(its, *args)
+  return call(after_a_line, line())
+
+
+def writing(form):
+  def written(row):
+    file = io.StringIO()
+    tables.writer(file, ["word", "bits"], form)(row)
+    return file.getvalue()
+  return call(written, ["a", 0.5])
+
+
+PURE: dict[str, Callable[[], Call]] = {
+    "data.tables.lines": lambda: call(listed(tables.lines), corpora.corpus_of("a\n\nb")),
+    "data.tables.writer": lambda: writing("tsv"),
+    "data.tables.writer, of JSON": lambda: writing("jsonl"),
+    "inference.lines.checked": lambda: call(lines.checked, [0, 2], 0, 3),
+    "inference.lines.laid_out": lambda: call(lines.laid_out, [np.array([1, 2])], 4, 2),
+    "inference.lines.padded": lambda: call(lines.padded, 9),
+    "inference.places.both": lambda: call(
+        places.both, "né", Encoding(np.zeros(2), np.array([0, 1]), np.array([1, 2])), False),
+    "inference.places.size": lambda: call(places.size, "né"),
+    "inference.places.words": lambda: call(
+        places.words, "a b", np.array([0, 1, 2]), np.array([1, 2, 3])),
+    "inference.predictions.at_the_start": lambda: call(predictions.at_the_start, lm(), params()),
+    "inference.predictions.figures": lambda: call(
+        predictions.figures, jnp.log(jnp.array([[.5, .3, .2]])), jnp.array([1])),
+    "inference.predictions.finite": lambda: call(
+        predictions.finite, predictions.Predictions(np.ones(2), np.ones(3), np.ones(2)), 0),
+    "inference.predictions.of_the_first": lambda: call(
+        predictions.of_the_first, np.log([.5, .3, .2]), 1),
+    "inference.predictions.predict_lines": lambda: call(
+        predictions.predict_lines, lm(), params(), IDS, 1),
+    "inference.predictions.read": lambda: call(
+        lambda params, tokens: predictions.read(
+            lm(), params, tokens[:-1], tokens[1:], lm().initial_state(params, 2)),
+        params(), window()),
+    "inference.score.score": lambda: call(
+        lambda params: score.score(lm(), params, characters.CharTokenizer("\nabc"), ["ab", ""]),
+        params()),
+    "inference.score.scored_lines": lambda: call(
+        listed(score.scored_lines), lm(), params(), characters.CharTokenizer("\nabc"), ["ab", ""],
+        "none", True),
+    "inference.score.ScoredLine.by_word": lambda: call(listed(score.ScoredLine.by_word), line()),
+    "inference.score.ScoredLine.tokens": lambda: call(listed(score.ScoredLine.tokens), line()),
+    "inference.streams.predict_stream": lambda: call(
+        listed(streams.predict_stream), lm(), params(), IDS),
+    **{f"inference.totals.Sums.{name}": lambda name=name: call(
+        got(name), totals.Sums(3.0, 2, 1, 4, 5))
+       for name in ("perplexity", "perplexity_per_word", "bits_per_character", "bits_per_byte")},
+    "inference.totals.Totals": lambda: call(lambda: totals.Totals(by_block=True).lines),
+    "inference.totals.Totals.add": lambda: counted(lambda its: its.lines),
+    "inference.totals.Totals.interval": lambda: counted(totals.Totals.interval, "perplexity"),
+    "inference.totals.Totals.sums": lambda: counted(totals.Totals.sums, False),
+    "inference.totals.sums_of": lambda: call(totals.sums_of, np.ones([4, 5]), False, True),
+}
