@@ -8,7 +8,7 @@ import sys
 
 from absl import flags as absl_flags
 
-from experiments import cli, flags
+from experiments import cli, comparing, flags
 from hklm.data import tables
 from hklm.inference import score, totals
 
@@ -27,11 +27,14 @@ absl_flags.DEFINE_enum("mode", "lines", ["lines", "stream"], "Each line by itsel
                        "one text.")
 
 NAMES = ("run_dir", "checkpoint", "encoding", "input", "text_column", "per", "output_format",
-         "start", "mode")
+         "start", "mode", *comparing.NAMES)
 
 
 def main():
   """Flags to run and texts to `scored_lines`, then rows."""
+  if comparison := comparing.asked(NAMES):
+    comparison()
+    return
   cli.announce_device()
   run = cli.load_run()
   items, kept = itertools.tee(tables.items(FLAGS.input, FLAGS.text_column, FLAGS.encoding))
