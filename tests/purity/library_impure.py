@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hklm import resuming, run, trainer, watching
 from hklm.config import ModelConfig
-from hklm.data import corpora, encoding, sources, tables, texts, tokenizers
+from hklm.data import comparisons, corpora, encoding, nbest, sources, tables, texts, tokenizers
 from hklm.report import curves, events
 from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
@@ -201,6 +201,16 @@ IMPURE: dict[str, Impure] = {
         corpora.Corpus.part, corpus(folder), 2, 5)),
     "data.corpora.Corpus.split, of a file": Impure((READS,), lambda folder: call(
         corpora.Corpus.split, corpus(folder), 0.25, 0.25)),
+    "data.comparisons.numbered_lines": Impure((READS,), lambda folder: call(
+        comparisons.numbered_lines, text_file(folder), "utf-8", "--nbest")),
+    "data.comparisons.read_completions": Impure((READS,), lambda folder: call(
+        comparisons.read_completions, text_file(folder, "a\tb\n"))),
+    "data.comparisons.read_pairs": Impure((READS,), lambda folder: call(
+        comparisons.read_pairs, [text_file(folder, "a\tb\n")])),
+    "data.nbest.read": Impure((READS,), lambda folder: call(
+        nbest.read, text_file(folder, "u-1 a\n"))),
+    "data.nbest.read_references": Impure((READS,), lambda folder: call(
+        nbest.read_references, text_file(folder, "u a\n"), [nbest.parse_kaldi(1, "u-1 a")])),
     "data.texts.prepare": Impure((WRITES,), lambda folder: call(
         texts.prepare, TRAINING, corpora.corpus_of(2 * TEXT))),
     "data.encoding.encode_corpus": Impure((WRITES,), lambda folder: call(

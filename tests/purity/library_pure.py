@@ -19,13 +19,14 @@ from hklm.data import (
   characters,
   corpora,
   cuts,
+  nbest,
   sources,
   streams,
   texts,
   tokenizers,
   words,
 )
-from hklm.inference import evaluate, generate, lines
+from hklm.inference import compare, evaluate, generate, lines, rescore
 from hklm.nn import (
   cells,
   cudnn,
@@ -93,6 +94,7 @@ from tests.purity.library_makers import (
   written,
 )
 
+MOSES = "0 ||| it is ||| lm= -2 ||| -3.5"
 AVERAGED = dataclasses.replace(TRAINING, average="exponential")
 ALL_ON = {"accumulate": 2, "compute_dtype": "bfloat16", "remat_steps": 2, "average": "polyak",
           "on_nonfinite": "skip", "optimizer": "sgd"}
@@ -146,6 +148,11 @@ _DATA = {
     "data.cuts.cut": lambda: call(listed(cuts.cut), ["one\ntwo th", "ree\nfour"], 8),
     "data.cuts.last_cut": lambda: call(cuts.last_cut, "ab\ncd ef", 6),
     "data.cuts.next_cut": lambda: call(cuts.next_cut, "ab cd\nef\n", 2),
+    "data.nbest.Hypothesis.written": lambda: call(
+        nbest.Hypothesis.written, nbest.parse_moses(1, MOSES), -2.5),
+    "data.nbest.number": lambda: call(nbest.number, -2.5),
+    "data.nbest.parse_kaldi": lambda: call(nbest.parse_kaldi, 1, "a-b-1 it is"),
+    "data.nbest.parse_moses": lambda: call(nbest.parse_moses, 1, MOSES),
     "data.corpora.corpus_of": lambda: call(corpora.corpus_of, TEXT),
     "data.corpora.builtin_corpus": lambda: call(corpora.builtin_corpus),
     "data.corpora.Corpus.chunks": lambda: call(listed(corpora.Corpus.chunks), written()),
@@ -252,6 +259,16 @@ _MODEL = {
     "nn.stack.unroll": lambda: inside(
         lambda xs, mask: stack.unroll(cores(), xs, started(), mask, 0.0, False, "fused"),
         jnp.ones([T, B, E]), window()[1:] > 0),
+    "inference.compare.Cost.bits_per_token": lambda: call(
+        got("bits_per_token"), compare.Cost(3.0, 2, 0)),
+    "inference.compare.Cost.log_p": lambda: call(got("log_p"), compare.Cost(3.0, 2, 0)),
+    "inference.compare.continuations": lambda: call(
+        compare.continuations, lm(), params(), characters.CharTokenizer("\nabc"),
+        [("ab", "c"), ("", "a")]),
+    "inference.compare.costs": lambda: call(
+        compare.costs, lm(), params(), characters.CharTokenizer("\nabc"), ["ab", "", "ab"]),
+    "inference.compare.ranks": lambda: call(compare.ranks, [3.0, 1.0, 3.0]),
+    "inference.compare.verdict": lambda: call(compare.verdict, 3.0, 1.0),
     "inference.evaluate.evaluate": lambda: call(
         evaluate.evaluate, lm(), params(), [0, 1, 2, 3, 0], 2, 2, 3),
     "inference.generate.filter_logits": lambda: call(
@@ -263,6 +280,14 @@ _MODEL = {
     "inference.lines.groups": lambda: call(lambda *x: list(lines.groups(*x)), [3, 0, 40], 10),
     "inference.lines.score_lines": lambda: call(
         lines.score_lines, lm(), params(), [[0, 1, 2], [], [3]]),
+    "inference.rescore.best_first": lambda: call(
+        rescore.best_first, ["b", "a", "b"], [1.0, 2.0, 3.0]),
+    "inference.rescore.totals": lambda: call(
+        rescore.totals, [-4.0, -5.0], [-3.0, -1.0], [2, 1], 0.5, 0.25),
+    "inference.rescore.tune": lambda: call(
+        rescore.tune, [0, 0], ["a b", "c"], [-1.0, -2.0], [-5.0, -3.0], {0: "c"}),
+    "inference.rescore.word_errors": lambda: call(
+        rescore.word_errors, ["a", "b"], ["b", "c", "b"]),
 }
 
 _TRAINING = {
