@@ -151,7 +151,7 @@ def parse_kaldi(line_number: int, line: str) -> Hypothesis:
   >>> parse_kaldi(7, "spk1-utt-02-3 so it goes")[1:4]
   ('spk1-utt-02-3', 'spk1-utt-02', 'so it goes')
   """
-  key, _, text = line.strip().replace("\t", " ").partition(" ")
+  key, text = [*line.split(None, 1), "", ""][:2]
   id_, _, place = key.rpartition("-")
   if not (id_ and place.isdecimal()) or _BAR in line:
     raise InputError(f"found {line[:40]!r}; needed: 'utterance-n text' as Kaldi has it, n a "

@@ -63,6 +63,7 @@ class ListsTest(FilesTest):
       ("0 ||| a ||| s ||| 1\n\n", ", line 2: found 1 fields between |||"),
       ("u-1 a\n0 ||| a ||| s ||| 1\n", ", line 2: found '0 ||| a"),
       ("u-1 a\nv b\n", ", line 2: found 'v b'; needed: 'utterance-n text' as Kaldi has it"),
+      ("u-1 a\n\n", ", line 2: found ''; needed"),
       ("u-x a\n", ", line 1: found 'u-x a'"), ("-1 a\n", ", line 1: found '-1 a'"),
       ("u-1 a\nu-2 b\nu-1 c\n", ", line 3: found the key u-1 of line 1 again"),
   )

@@ -1,5 +1,7 @@
 """Totals, orders, word errors and weights, worked out by hand or by the textbook's table."""
 
+import pathlib
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -68,6 +70,11 @@ class TuneTest(absltest.TestCase):
     self.assertSequenceEqual(rescore.GRID, sorted(set(rescore.GRID)))
     self.assertEqual((rescore.GRID[0], rescore.GRID[-1]), (0.0, 20.0))
     self.assertEqual(self.tune().weight, .35)
+
+  def test_the_page_has_the_grid(self):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "comparisons.md"
+    stated = " ".join(f"{weight:g}".replace("0.", ".") for weight in rescore.GRID)
+    self.assertIn(stated, " ".join(page.read_text(encoding="utf-8").split()))
 
   def test_equal_weights_give_the_smallest(self):
     tuned = self.tune({0: "x", 1: "y", 2: "z z"})
