@@ -31,6 +31,10 @@ flags.DEFINE_multi_string(
     "Default: the built-in English text.")
 flags.DEFINE_multi_string("valid_corpus", [], "As --corpus: validation text of its own.")
 flags.DEFINE_string("encoding", "utf-8", "The encoding of --corpus and --valid_corpus.")
+flags.DEFINE_string("input", "", "score: texts, one a line; a .csv or .tsv with --text_column; "
+                    "default: standard input. report: a text; default: the start of the run's "
+                    "validation part. - for standard input.")
+flags.DEFINE_string("output", "", "gpu: the folder that results go to. report: the HTML file.")
 flags.DEFINE_string("checkpoint", "", "best or last; default: the best there is.")
 flags.DEFINE_float("dropout", 0.0, "Sets the three rates below that are not given themselves.")
 flags.DEFINE_integer("devices", 0, "Devices to train on, of those of all processes; 0: all.")

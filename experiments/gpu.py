@@ -25,12 +25,12 @@ import jax
 from absl import flags
 
 from experiments import cli
+from experiments import flags as shared_flags
 from experiments.speed import contenders, implementations, machine, measures, tables, workloads
 from experiments.speed.workloads import Workload
 from hklm.errors import InputError
 from hklm.nn import cudnn
 
-OUTPUT = flags.DEFINE_string("output", "", "The folder that gpu's results go to.")
 ONLY = flags.DEFINE_enum("only", "", ["", "agreement", "layer", "steps"],
                          "The one part of gpu to run, in this process; empty: all.")
 
@@ -233,14 +233,14 @@ def _run_all(output: pathlib.Path):
 
 def main():
   """Refuses to begin without a GPU; then one part, or all of them as processes of their own."""
-  if not OUTPUT.value:
+  if not shared_flags.FLAGS.output:
     raise InputError("--output is not given; needed: a folder for the results")
   # Else jax takes most of the GPU's memory, and the other processes and PyTorch get none.
   os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
   if not cudnn.available():
     raise InputError(f"found {jax.devices()[0].device_kind}; needed: an NVIDIA GPU and jax's CUDA "
                      "plugin, which the extra `cuda` installs: pip install -e '.[cuda]'")
-  output = pathlib.Path(OUTPUT.value).absolute()
+  output = pathlib.Path(shared_flags.FLAGS.output).absolute()
   output.mkdir(parents=True, exist_ok=True)
   cli.announce_device()
   if ONLY.value:

@@ -16,8 +16,6 @@ FLAGS = flags.FLAGS
 UNITS = ("token", "word", "line", "total")
 FIGURES = ("perplexity", "perplexity_per_word", "bits_per_character", "bits_per_byte")
 
-absl_flags.DEFINE_string("input", "-", "Texts, one a line; a .csv or .tsv with --text_column; - "
-                         "for standard input.")
 absl_flags.DEFINE_string("text_column", "", "The column with the texts; the others are repeated.")
 absl_flags.DEFINE_enum("per", "token", UNITS, "What a row of the output is.")
 absl_flags.DEFINE_enum("output_format", "tsv", tables.FORMATS, "How rows are written.")
@@ -37,7 +35,7 @@ def main():
     return
   cli.announce_device()
   run = cli.load_run()
-  items, kept = itertools.tee(tables.items(FLAGS.input, FLAGS.text_column, FLAGS.encoding))
+  items, kept = itertools.tee(tables.items(FLAGS.input or "-", FLAGS.text_column, FLAGS.encoding))
   stream = FLAGS.mode == "stream"
   lines = score.scored_lines(run.lm, run.params, run.tokenizer, (item.text for item in items),
                              FLAGS.start, carried=stream)

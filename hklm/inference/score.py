@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hklm.data.base import Tokenizer
+from hklm.data.base import Encoding, Tokenizer
 from hklm.errors import InputError
 from hklm.inference import places
 from hklm.inference.predictions import Predictions, predict_lines
@@ -205,13 +205,13 @@ def scored_lines(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Iterabl
   Raises:
     InputError: as `score`.
   """
-  first = _first(tokenizer, start)
+  first = first_id(tokenizer, start)
   numbered = enumerate(lines)
   if carried:
     yield from _carried(lm, params, tokenizer, numbered, start, first)
     return
   for batch in _batches(numbered):
-    encodings = [_encoded(tokenizer, text, number) for number, text in batch]
+    encodings = [encoded(tokenizer, text, number) for number, text in batch]
     ids = [encoding.ids for encoding in encodings]
     for (number, text), encoding, its in zip(
         batch, encodings, predict_lines(lm, params, ids, first), strict=True):
@@ -219,8 +219,16 @@ def scored_lines(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Iterabl
                   else its)
 
 
-def _first(tokenizer, start):
-  """The id that is fed first, if one is."""
+def first_id(tokenizer: Tokenizer, start: str) -> int | None:
+  """The id that is fed first, if one is.
+
+  Args:
+    tokenizer: the run's tokenizer.
+    start: one of `STARTS`.
+
+  Raises:
+    InputError: another start; no end of a line, where that is to be fed.
+  """
   if start not in STARTS:
     raise InputError(f"--start={start} is unknown; needed: {', '.join(STARTS)}")
   if start != "eol":
@@ -244,8 +252,17 @@ def _batches(numbered):
     yield batch
 
 
-def _encoded(tokenizer, text, number):
-  """Ids and stretches of a line and its end."""
+def encoded(tokenizer: Tokenizer, text: str, number: int) -> Encoding:
+  """Ids and stretches of a line and its end.
+
+  Args:
+    tokenizer: the run's tokenizer.
+    text: the line, without its line feed.
+    number: of the line, for the message.
+
+  Raises:
+    InputError: a line feed; what the tokenizer refuses.
+  """
   if "\n" in text:
     raise InputError(f"line {number}: found a line feed at position {text.index(chr(10))}; needed: "
                      "one line a text")
@@ -256,7 +273,7 @@ def _encoded(tokenizer, text, number):
 
 
 def _carried(lm, params, tokenizer, numbered, start, first):
-  lines = ((number, text, _encoded(tokenizer, text, number)) for number, text in numbered)
+  lines = ((number, text, encoded(tokenizer, text, number)) for number, text in numbered)
   lines, kept = itertools.tee(lines)
   predictions = predict_stream(lm, params, (encoding.ids for *_, encoding in lines), first)
   for (number, text, encoding), its in zip(kept, predictions, strict=True):

@@ -1,0 +1,72 @@
+"""Pictures of a run, as one HTML file: `python -m experiments.report --run_dir=D --output=F`.
+
+Its curves, a text coloured by surprisal, its cells and gates over that text, samples.
+"""
+
+import os
+
+from absl import flags as absl_flags
+
+from experiments import cli, flags
+from hklm import files
+from hklm.data import corpora
+from hklm.errors import InputError
+from hklm.report import facts, html
+
+FLAGS = flags.FLAGS
+
+absl_flags.DEFINE_integer("text_length", 3000, "The most characters of the text; whole lines, where "
+                          "one ends within them.")
+
+NAMES = ("run_dir", "checkpoint", "input", "encoding", "output", "text_length")
+
+
+def main():
+  """Flags to run and text to `facts.collect`, to a page, to a file."""
+  if not FLAGS.output:
+    raise InputError("--output is not given; needed: the HTML file to write")
+  if FLAGS.text_length < 1:
+    raise InputError(f"--text_length={FLAGS.text_length} is out of range; needed: 1 or more")
+  cli.announce_device()
+  run = cli.load_run()
+  corpus, source = _text(run)
+  lines = _first_lines(corpus, FLAGS.text_length)
+  page = html.page(facts.collect(run, lines, source))
+  with files.written_whole(FLAGS.output, "output") as file:
+    file.write(page.encode("utf-8"))
+  cli.note(f"report: {os.path.abspath(FLAGS.output)} ({len(page):,} characters)")
+
+
+def _text(run):
+  """What `--input` gives, or the validation part of what the run's own flags give; and its name."""
+  if FLAGS.input:
+    return corpora.open_corpus(FLAGS.input, FLAGS.encoding), FLAGS.input
+  flags.fill_from_file(os.path.join(run.path, "train.flags"))
+  needed = "needed: a text to look at; see --input"
+  if "-" in FLAGS.corpus + FLAGS.valid_corpus:
+    raise InputError(f"the run's text came from standard input; {needed}")
+  if FLAGS.valid_corpus:
+    return flags.corpus("valid_corpus"), "the run's validation text"
+  corpus, config = flags.corpus() or corpora.builtin_corpus(), run.config
+  _, valid, _ = corpus.split(config.valid_fraction, config.test_fraction,
+                             run.tokenizer.reads_bytes,
+                             at_lines=run.tokenizer.kind in ("word", "bpe"))
+  if not valid.length(run.tokenizer.reads_bytes):
+    raise InputError(f"the run has no validation part; {needed}")
+  return valid, "the validation part of the run's text"
+
+
+def _first_lines(corpus, length):
+  """The first lines of a text, without their line feeds: at most `length` characters of it."""
+  text = ""
+  for chunk in corpus.chunks(raw=bool(corpus.raw)):
+    text += chunk.decode("utf-8", "replace") if corpus.raw else chunk
+    if len(text) > length:
+      text = text[:length]
+      text = text[:text.rfind("\n") + 1] or text
+      break
+  return text.removesuffix("\n").split("\n")
+
+
+if __name__ == "__main__":
+  cli.run(main, NAMES)
