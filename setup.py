@@ -22,10 +22,11 @@ setuptools.setup(
     description="Modular recurrent language models as pure functions, with Haiku and JAX.",
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["hklm", "hklm.*"]),
+    package_data={"hklm.report": ["page.html", "page.css", "page.js"]},
     python_requires=">=3.11,<3.14",
     install_requires=BASE,
     extras_require={
-        "test": ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9"],
+        "test": ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9", "selenium>=4.20"],
         "plots": ["matplotlib>=3.9", "tensorboardX>=2.6.5"],
         "torch": ["torch>=2.6"],
         "cuda": ["jax[cuda12]>=0.10.0"],

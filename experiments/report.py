@@ -15,8 +15,8 @@ from hklm.report import facts, html
 
 FLAGS = flags.FLAGS
 
-absl_flags.DEFINE_integer("text_length", 3000, "The most characters of the text; whole lines, where "
-                          "one ends within them.")
+absl_flags.DEFINE_integer("text_length", 3000, "The most characters of the text; whole lines, "
+                          "where one ends within them.")
 
 NAMES = ("run_dir", "checkpoint", "input", "encoding", "output", "text_length")
 

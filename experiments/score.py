@@ -9,8 +9,9 @@ import sys
 from absl import flags as absl_flags
 
 from experiments import cli, comparing, flags
+from hklm import files
 from hklm.data import tables
-from hklm.inference import score, totals
+from hklm.inference import score, states, totals
 
 FLAGS = flags.FLAGS
 UNITS = ("token", "word", "line", "total")
@@ -23,9 +24,10 @@ absl_flags.DEFINE_enum("start", "eol", score.STARTS, "What is before the first t
                        "line; state: the initial state predicts it; none: it is not available.")
 absl_flags.DEFINE_enum("mode", "lines", ["lines", "stream"], "Each line by itself, or all as "
                        "one text.")
+absl_flags.DEFINE_string("states", "", "Where gates, cells and outputs at every token go, as .npz.")
 
 NAMES = ("run_dir", "checkpoint", "encoding", "input", "text_column", "per", "output_format",
-         "start", "mode", *comparing.NAMES)
+         "start", "mode", "states", *comparing.NAMES)
 
 
 def main():
@@ -35,8 +37,12 @@ def main():
     return
   cli.announce_device()
   run = cli.load_run()
-  items, kept = itertools.tee(tables.items(FLAGS.input or "-", FLAGS.text_column, FLAGS.encoding))
+  items = tables.items(FLAGS.input or "-", FLAGS.text_column, FLAGS.encoding)
   stream = FLAGS.mode == "stream"
+  if FLAGS.states:
+    items = list(items)
+    _write_states(run, [item.text for item in items], stream)
+  items, kept = itertools.tee(items)
   lines = score.scored_lines(run.lm, run.params, run.tokenizer, (item.text for item in items),
                              FLAGS.start, carried=stream)
   context, counted, write = f"{FLAGS.mode}:{FLAGS.start}", totals.Totals(by_block=stream), None
@@ -55,6 +61,11 @@ def main():
     _write_totals(counted, context)
   for figure in FIGURES:
     cli.note(f"{figure}: {_with_interval(counted, figure)}")
+
+
+def _write_states(run, lines, stream):
+  with files.written_whole(FLAGS.states, "states") as file:
+    states.save(file, states.states(run.lm, run.params, run.tokenizer, lines, FLAGS.start, stream))
 
 
 def _token_rows(line, unused_counts):

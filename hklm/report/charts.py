@@ -1,9 +1,10 @@
 """Line and point charts as SVG text, by no other library."""
 
-import html
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from hklm.report.escaping import text as escape
 
 WIDTH, HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 48
@@ -52,7 +53,7 @@ def chart(title: str, x_label: str, y_label: str, series: Sequence[Series],
     return HEIGHT - _BOTTOM - (y - limits[2]) / (limits[3] - limits[2]) * (HEIGHT - _TOP - _BOTTOM)
 
   parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-           f'aria-label="{html.escape(title)}"><title>{html.escape(title)}</title>']
+           f'aria-label="{escape(title)}"><title>{escape(title)}</title>']
   for tick in y_ticks:
     parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y_of(tick):.1f}" '
                  f'y2="{y_of(tick):.1f}"/>' + _text(_LEFT - 8, y_of(tick) + 4, f"{tick:g}", "end"))
@@ -71,9 +72,12 @@ def chart(title: str, x_label: str, y_label: str, series: Sequence[Series],
                    'stroke-width="1.5"/>')
     if its.marks:
       parts += [_mark(number, x, y, colour) for x, y in places]
-    at = _TOP + 14 + 18 * number
-    parts.append(_mark(number, WIDTH - _RIGHT - 190, at - 4, colour)
-                 + _text(WIDTH - _RIGHT - 178, at, its.name, "start"))
+    x, y = WIDTH - _RIGHT - 190, _TOP + 10 + 18 * number
+    if its.line:
+      parts.append(f'<path d="M{x - 12},{y}h24" stroke="{colour}" stroke-width="1.5"/>')
+    if its.marks:
+      parts.append(_mark(number, x, y, colour))
+    parts.append(_text(x + 18, y + 4, its.name, "start"))
   return "".join([*parts, "</svg>"])
 
 
@@ -92,11 +96,12 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def _range(values):
   low, high = min(values, default=0.0), max(values, default=1.0)
-  return (low, high) if high > low else (low - 0.5, high + 0.5)
+  margin = 0.04 * (high - low) or 0.5
+  return low - margin, high + margin
 
 
 def _text(x, y, text, anchor, more=""):
-  return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(text)}</text>'
+  return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
 
 
 def _mark(number, x, y, colour):

@@ -2,7 +2,8 @@
 
 import json
 import math
-import os
+
+from hklm.report import png
 
 
 def plot(metrics_path: str, png_path: str, unit: str):
@@ -16,14 +17,9 @@ def plot(metrics_path: str, png_path: str, unit: str):
   Raises:
     ImportError: matplotlib (extra `plots`) is not installed.
   """
-  # No pyplot: it keeps global state and looks for a display.
-  from matplotlib.backends.backend_agg import FigureCanvasAgg
-  from matplotlib.figure import Figure
-
   with open(metrics_path, encoding="utf-8") as file:
     rows = [json.loads(line) for line in file]
-  figure = Figure(figsize=(8, 4.5), layout="constrained")
-  FigureCanvasAgg(figure)
+  figure = png.figure(8, 4.5)
   axes = figure.subplots()
   for key, label, style in (("train_nats_per_token", "training, with dropout if any", "-"),
                             ("valid_nats_per_token", "validation", "o-")):
@@ -36,10 +32,4 @@ def plot(metrics_path: str, png_path: str, unit: str):
   axes.grid(alpha=0.3)
   if axes.lines:  # a run may have been stopped before its first row
     axes.legend()
-  new = png_path + ".new"
-  try:
-    figure.savefig(new, dpi=120, format="png")
-    os.replace(new, png_path)
-  finally:  # half of it takes room on a full disk
-    if os.path.exists(new):
-      os.remove(new)
+  png.save(figure, png_path)

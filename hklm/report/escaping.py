@@ -9,7 +9,7 @@ _SPACES = " \t\n"
 
 
 def text(content: str) -> str:
-  """What cannot be printed is spelled out, spaces and line feeds aside; then HTML's signs are escaped.
+  """What cannot be printed is spelled out, white space aside; then HTML's signs are escaped.
 
   So no control character is left that a browser would drop, nor half a surrogate pair.
 

@@ -64,8 +64,8 @@ def cells(values: Sequence[Values], signals: dict[str, np.ndarray]) -> str:
   maps = "".join(
       f"<h3>Layer {n}: {text(its.what)}, {its.values.shape[1]:,} units (rows) at {shown:,} tokens "
       f'(columns)</h3><div class="map" data-layer="{n}"><canvas tabindex="0" role="img" '
-      f'aria-label="Heat map of layer {n}: every unit at every token. Arrow keys move, Enter chooses '
-      'the unit."></canvas><div class="chosen"></div><div class="here"></div></div>'
+      f'aria-label="Heat map of layer {n}: every unit at every token. Arrow keys move, Enter '
+      'chooses the unit."></canvas><div class="chosen"></div><div class="here"></div></div>'
       for n, its in enumerate(values))
   bar = "".join(f'<i style="background:{colours.name(colours.signed(n / 24))}"></i>'
                 for n in range(-24, 25))
@@ -78,12 +78,12 @@ at the line's beginning. A button shows the unit.</p>
 <div class="controls"><label>Layer <select id="layer">{options}</select></label>
 <label>Unit <input id="unit" type="number" min="0" value="0"></label>
 <output id="chosen" for="layer unit"></output></div>
-<div class="legend" id="cell-legend"><span>{text(values[0].what)}, no unit</span><div class="scale">
-<div class="bar" aria-hidden="true">{bar}</div>
-<div class="ticks"><span class="low"></span><span>0</span><span class="high"></span></div></div></div>
+<div class="legend" id="cell-legend"><span></span><div class="scale">
+<div class="bar" aria-hidden="true">{bar}</div><div class="ticks">
+<span class="low"></span><span>0</span><span class="high"></span></div></div></div>
 <div class="details" id="cell-details" role="status" aria-live="polite"></div>
-<div class="text" id="cell-text" role="listbox" aria-label="The first {shown:,} tokens, coloured by the
-chosen unit"></div>
+<div class="text" id="cell-text" role="listbox" aria-label="The first {shown:,} tokens,
+coloured by the chosen unit"></div>
 <h3>All units</h3>
 <p>Point at a place, or go there with Tab and the arrow keys; a click or Enter chooses the unit.</p>
 {maps}"""
@@ -91,7 +91,8 @@ chosen unit"></div>
 
 def _found(name, values, signal):
   """The units of all layers whose values go with a signal best."""
-  places = [(layer, unit) for layer, its in enumerate(values) for unit in range(its.values.shape[1])]
+  places = [(layer, unit) for layer, its in enumerate(values)
+            for unit in range(its.values.shape[1])]
   found = np.concatenate([units.correlations(its.values, signal) for its in values])
   best = units.strongest(found, _FOUND)
   rows = "".join(
@@ -100,8 +101,8 @@ def _found(name, values, signal):
       for n in best.tolist() for layer, unit in [places[n]])
   if not rows:
     rows = '<tr><td colspan="2">the text has none, or no change of it</td></tr>'
-  return (f'<table data-signal="{text(name)}"><caption>{text(name)}</caption><thead><tr><th>unit</th>'
-          f'<th class="number">r</th></tr></thead><tbody>{rows}</tbody></table>')
+  return (f'<table data-signal="{text(name)}"><caption>{text(name)}</caption><thead><tr>'
+          f'<th>unit</th><th class="number">r</th></tr></thead><tbody>{rows}</tbody></table>')
 
 
 def gates(its: States, cell: str) -> str:
@@ -120,18 +121,18 @@ def gates(its: States, cell: str) -> str:
     series = []
     for name, gate in named.items():
       shut, open_ = units.saturation(gate)
-      rows.append(f'<tr><td class="number">{layer}</td><td>{text(name)}</td><td class="number">'
-                  f'{100 * shut.mean():.1f} %</td><td class="number">{100 * open_.mean():.1f} %</td>'
-                  "</tr>")
+      rows.append(f'<tr><td class="number">{layer}</td><td>{text(name)}</td>'
+                  f'<td class="number">{100 * shut.mean():.1f} %</td>'
+                  f'<td class="number">{100 * open_.mean():.1f} %</td></tr>')
       points = list(zip(open_.tolist(), shut.tolist(), strict=True))
       series.append(charts.Series(name, points, line=False, marks=True))
     pictures.append(f"<figure><figcaption>Layer {layer}: a mark is a unit's gate</figcaption>" +
                     charts.chart(f"Gates of layer {layer}", "share of tokens above 0.9 (open)",
                                  "share of tokens below 0.1 (shut)", series, (0, 1, 0, 1))
                     + "</figure>")
-  return ("<p>Over all tokens of the text and all units of a layer: the share of the time that a gate "
-          "is below 0.1, and above 0.9 (Karpathy, Johnson and Fei-Fei 2015). An LSTM's g, between "
-          "&minus;1 and 1, is what may enter the cell and no gate.</p>"
+  return ("<p>Over all tokens of the text and all units of a layer: the share of the time that a "
+          "gate is below 0.1, and above 0.9 (Karpathy, Johnson and Fei-Fei 2015). An LSTM's g, "
+          "between &minus;1 and 1, is what may enter the cell and no gate.</p>"
           '<table id="saturation"><thead><tr><th class="number">layer</th><th>gate</th>'
           '<th class="number">below 0.1</th><th class="number">above 0.9</th></tr></thead>'
           f'<tbody>{"".join(rows)}</tbody></table><div class="charts">{"".join(pictures)}</div>')

@@ -1,6 +1,5 @@
 """The parts of a report's page that show curves, text, words and samples, as HTML."""
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,9 +24,10 @@ def curves(rows: Iterable[Mapping], unit: str) -> str:
       ("validation", "valid_nats_per_token", True))]
   if not any(its.points for its in series):
     return '<p class="note">metrics.jsonl has no losses.</p>'
-  lowest = min((bits, step) for its in series[-1:] for step, bits in its.points or [(0, math.inf)])
-  said = (f"<p>Lowest validation: {lowest[0]:.4f} bits per {unit}, after update {lowest[1]:,}.</p>"
-          if math.isfinite(lowest[0]) else "")
+  said = ""
+  if series[1].points:
+    bits, step = min((bits, step) for step, bits in series[1].points)
+    said = f"<p>Lowest validation: {bits:.4f} bits per {text(unit)}, after update {step:,}.</p>"
   return said + charts.chart("Losses over the updates", "update", f"bits per {unit}", series)
 
 
@@ -67,8 +67,8 @@ def coloured(lines: Sequence[ScoredLine], vocab_size: int) -> str:
       colour = colours.amount(bits / most)
       kind = ' class="unknown"' if line.unknown[token] else ""
       parts.append(
-          f'{text(gap)}<span role="option" tabindex="{-1 if number else 0}" data-n="{number}"{kind} '
-          f'aria-label="{text(line.symbols[token])}: {bits:.2f} bits" '
+          f'{text(gap)}<span role="option" tabindex="{-1 if number else 0}" '
+          f'data-n="{number}"{kind} aria-label="{text(line.symbols[token])}: {bits:.2f} bits" '
           f'style="background:{colours.name(colour)};color:{colours.ink(colour)}">'
           f'{_END if shown is None else text(shown)}</span>')
       number += 1
@@ -104,9 +104,9 @@ def words(lines: Iterable[ScoredLine]) -> str:
       f'{" (unknown)" if word.unknown else ""}</td><td class="number">{word.tokens}</td>'
       f'<td class="number">{word.line}</td><td class="context">{_context(word, line)}</td></tr>'
       for word, line in found)
-  return ('<table><thead><tr><th class="number">bits</th><th>word</th><th class="number">tokens</th>'
-          '<th class="number">line, from 0</th><th>where</th></tr></thead>'
-          f"<tbody>{rows}</tbody></table>")
+  return ('<table><thead><tr><th class="number">bits</th><th>word</th>'
+          '<th class="number">tokens</th><th class="number">line, from 0</th><th>where</th></tr>'
+          f"</thead><tbody>{rows}</tbody></table>")
 
 
 def _context(word, line):
@@ -123,8 +123,8 @@ def samples(texts: Mapping[float, str]) -> str:
 
 def token_data(lines: Iterable[ScoredLine]) -> dict[str, list]:
   """What the page's script says of each token, a list a column."""
-  found = {name: [] for name in ("symbol", "bits", "entropy", "reduction", "rank", "unknown", "line",
-                                 "index", "word", "word_bits")}
+  found = {name: [] for name in ("symbol", "bits", "entropy", "reduction", "rank", "unknown",
+                                 "line", "index", "word", "word_bits")}
   for line in lines:
     by_word = {word.word: word for word in line.by_word()}
     for row in line.tokens():
