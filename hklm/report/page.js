@@ -144,7 +144,7 @@ function choose(layer, unit) {
   byId("unit").value = String(chosen.unit);
   const limit = layers[layer].limit;
   byId("chosen").textContent = `layer ${layer}, unit ${chosen.unit} of ${layers[layer].units}`;
-  document.querySelector("#cell-legend > span").textContent = `${layers[layer].what}, no unit`;
+  document.querySelector("#cell-legend > span").textContent = `${layers[layer].what}, a plain number`;
   document.querySelector("#cell-legend .low").textContent = (-limit).toFixed(1);
   document.querySelector("#cell-legend .high").textContent = limit.toFixed(1);
   byId("cell-text").querySelectorAll("span[role]").forEach((span, n) => {

@@ -104,9 +104,11 @@ def words(lines: Iterable[ScoredLine]) -> str:
       f'{" (unknown)" if word.unknown else ""}</td><td class="number">{word.tokens}</td>'
       f'<td class="number">{word.line}</td><td class="context">{_context(word, line)}</td></tr>'
       for word, line in found)
-  return ('<table><thead><tr><th class="number">bits</th><th>word</th>'
-          '<th class="number">tokens</th><th class="number">line, from 0</th><th>where</th></tr>'
-          f"</thead><tbody>{rows}</tbody></table>")
+  return ('<p>The surprisal of a word is the sum over its tokens, the white space before it '
+          'included; lines count from 0.</p>'
+          '<div class="scroll"><table><thead><tr><th class="number">bits</th><th>word</th>'
+          '<th class="number">tokens</th><th class="number">line</th><th>where</th></tr>'
+          f"</thead><tbody>{rows}</tbody></table></div>")
 
 
 def _context(word, line):

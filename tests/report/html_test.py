@@ -1,7 +1,6 @@
 """The page: what is in it, and that nothing of a text is read as anything but text."""
 
 import base64
-import html.parser
 import json
 import re
 
@@ -11,42 +10,7 @@ from absl.testing import absltest, parameterized
 from hklm.report import charts, colours, escaping, inside, sections
 from hklm.report import html as html_
 from tests.report import made
-
-
-class Page(html.parser.HTMLParser):
-  """Elements with their attributes, and the text in each."""
-
-  VOID = ("meta", "input")
-
-  def __init__(self, page):
-    super().__init__()
-    self.elements, self._open = [], []
-    self.feed(page)
-    self.close()
-    assert not self._open, self._open
-
-  def handle_starttag(self, tag, attrs):
-    self.elements.append((tag, dict(attrs), []))
-    if tag not in self.VOID:
-      self._open.append(self.elements[-1])
-
-  def handle_startendtag(self, tag, attrs):
-    self.elements.append((tag, dict(attrs), []))
-
-  def handle_endtag(self, tag):
-    assert self._open.pop()[0] == tag, tag
-
-  def handle_data(self, data):
-    for _, _, texts in self._open:
-      texts.append(data)
-
-  def all(self, tag, **attributes):
-    return [(attrs, "".join(texts)) for name, attrs, texts in self.elements
-            if name == tag and all(attrs.get(key) == its for key, its in attributes.items())]
-
-  def one(self, tag, **attributes):
-    (found,) = self.all(tag, **attributes)
-    return found
+from tests.report.parsed import Page
 
 
 def page(**changes):
