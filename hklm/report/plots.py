@@ -37,21 +37,20 @@ def surprisal(lines: Sequence[ScoredLine], vocab_size: int, png_path: str):
 
   most = sections.top(vocab_size)
   rows = _rows(lines)
-  figure = png.figure(0.1 * COLUMNS, 0.6 + 0.24 * len(rows))
-  axes = figure.subplots()
-  axes.set(xlim=(0, COLUMNS), ylim=(len(rows), 0))
-  axes.set_axis_off()
-  for y, row in enumerate(rows):
-    for x, (character, bits) in enumerate(row):
-      colour = (255, 255, 255) if math.isnan(bits) else colours.amount(bits / most)
-      axes.add_patch(Rectangle((x, y + 0.05), 1, 0.9, color=colours.name(colour), linewidth=0))
-      # Signs that matplotlib would read as mathematics are shown as they are.
-      axes.text(x + 0.5, y + 0.55, character, family="monospace", fontsize=9, ha="center",
-                va="center", color=colours.ink(colour), parse_math=False)
-  scale = ScalarMappable(Normalize(0, most), _map(colours.amount, 0, 1))
-  figure.colorbar(scale, ax=axes, location="bottom", label="surprisal in bits", extend="max",
-                  aspect=40, fraction=0.05)
-  png.save(figure, png_path)
+  with png.drawn(png_path, 0.1 * COLUMNS, 0.6 + 0.24 * len(rows)) as figure:
+    axes = figure.subplots()
+    axes.set(xlim=(0, COLUMNS), ylim=(len(rows), 0))
+    axes.set_axis_off()
+    for y, row in enumerate(rows):
+      for x, (character, bits) in enumerate(row):
+        colour = (255, 255, 255) if math.isnan(bits) else colours.amount(bits / most)
+        axes.add_patch(Rectangle((x, y + 0.05), 1, 0.9, color=colours.name(colour), linewidth=0))
+        # Signs that matplotlib would read as mathematics are shown as they are.
+        axes.text(x + 0.5, y + 0.55, character, family="monospace", fontsize=9, ha="center",
+                  va="center", color=colours.ink(colour), parse_math=False)
+    scale = ScalarMappable(Normalize(0, most), _map(colours.amount, 0, 1))
+    figure.colorbar(scale, ax=axes, location="bottom", label="surprisal in bits", extend="max",
+                    aspect=40, fraction=0.05)
 
 
 def cells(its: Values, png_path: str):
@@ -65,14 +64,13 @@ def cells(its: Values, png_path: str):
     ImportError: matplotlib is not installed.
   """
   limit = max(1.0, float(np.abs(its.values).max(initial=0.0)))
-  figure = png.figure(8, 4.5)
-  axes = figure.subplots()
-  image = axes.imshow(np.float64(its.values).T, aspect="auto", interpolation="nearest",
-                      cmap=_map(colours.signed, -1, 1), vmin=-limit, vmax=limit)
-  axes.set_xlabel("token")
-  axes.set_ylabel("unit")
-  figure.colorbar(image, ax=axes, label=its.what)
-  png.save(figure, png_path)
+  with png.drawn(png_path, 8, 4.5) as figure:
+    axes = figure.subplots()
+    image = axes.imshow(np.float64(its.values).T, aspect="auto", interpolation="nearest",
+                        cmap=_map(colours.signed, -1, 1), vmin=-limit, vmax=limit)
+    axes.set_xlabel("token")
+    axes.set_ylabel("unit")
+    figure.colorbar(image, ax=axes, label=its.what)
 
 
 def saturation(its: States, png_path: str):
@@ -87,18 +85,17 @@ def saturation(its: States, png_path: str):
   Raises:
     ImportError: matplotlib is not installed.
   """
-  figure = png.figure(4 * len(its.layers), 4.2)
-  for number, (axes, layer) in enumerate(
-      zip(figure.subplots(1, len(its.layers), squeeze=False)[0], its.layers, strict=True)):
-    for (name, gate), mark, colour in zip(units.true_gates(layer.gates).items(), "os^x",
-                                          charts.STYLES, strict=False):
-      shut, open_ = units.saturation(gate)
-      axes.plot(open_, shut, mark, label=name, color=colour, markersize=4, alpha=0.7)
-    axes.set(title=f"layer {number}", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02),
-             xlabel="share of tokens above 0.9 (open)", ylabel="share of tokens below 0.1 (shut)")
-    if axes.lines:  # a cell may tell no gates
-      axes.legend()
-  png.save(figure, png_path)
+  with png.drawn(png_path, 4 * len(its.layers), 4.2) as figure:
+    for number, (axes, layer) in enumerate(
+        zip(figure.subplots(1, len(its.layers), squeeze=False)[0], its.layers, strict=True)):
+      for (name, gate), mark, colour in zip(units.true_gates(layer.gates).items(), "os^x",
+                                            charts.STYLES, strict=False):
+        shut, open_ = units.saturation(gate)
+        axes.plot(open_, shut, mark, label=name, color=colour, markersize=4, alpha=0.7)
+      axes.set(title=f"layer {number}", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02),
+               xlabel="share of tokens above 0.9 (open)", ylabel="share of tokens below 0.1 (shut)")
+      if axes.lines:  # a cell may tell no gates
+        axes.legend()
 
 
 def _rows(lines) -> list[list[tuple[str, float]]]:

@@ -1,20 +1,34 @@
-"""Figures as PNG files, by matplotlib (extra `plots`)."""
+"""A figure as a PNG file, by matplotlib (extra `plots`)."""
 
+import contextlib
 import os
 
 
-def figure(width: float, height: float):
-  """An empty figure of a size in inches."""
+@contextlib.contextmanager
+def drawn(path: str, width: float, height: float):
+  """A figure to draw on; at the end the picture is at its path, whole or not.
+
+  Args:
+    path: where the picture goes.
+    width: of the figure, in inches of 120 dots.
+    height: the same.
+
+  Yields:
+    matplotlib's `Figure`.
+
+  Raises:
+    ImportError: matplotlib is not installed.
+  """
   # No pyplot: it keeps global state and looks for a display.
   from matplotlib.backends.backend_agg import FigureCanvasAgg
   from matplotlib.figure import Figure
 
-  its = Figure(figsize=(width, height), layout="constrained")
-  FigureCanvasAgg(its)
-  return its
-
-
-def save(its, path: str):
-  """Writes a figure; the picture is there whole or not."""
-  its.savefig(path + ".new", dpi=120, format="png")
-  os.replace(path + ".new", path)
+  figure = Figure(figsize=(width, height), layout="constrained")
+  FigureCanvasAgg(figure)
+  yield figure
+  try:
+    figure.savefig(path + ".new", dpi=120, format="png")
+    os.replace(path + ".new", path)
+  finally:  # half of it takes room on a full disk
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(path + ".new")

@@ -13,24 +13,28 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hklm import resuming, run, trainer, watching
+import numpy as np
+
+from hklm import files, resuming, run, trainer, watching
 from hklm.config import ModelConfig
 from hklm.data import comparisons, corpora, encoding, nbest, sources, tables, texts, tokenizers
-from hklm.report import curves, events
+from hklm.inference import states
+from hklm.report import curves, events, facts, html, inside, plots, png
 from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
 from tests.purity.library_makers import (
-    TEXT,
-    TRAINING,
-    Call,
-    call,
-    fitted,
-    listed,
-    lm,
-    params,
-    piped_progress,
-    train_state,
+  TEXT,
+  TRAINING,
+  Call,
+  call,
+  fitted,
+  listed,
+  lm,
+  params,
+  piped_progress,
+  train_state,
 )
+from tests.report import made
 
 READS, WRITES, SAYS = "reads files", "changes files", "writes to standard error"
 CLOCK, SYSTEM, THREAD = "reads the clock", "asks the system", "leaves a thread running"
@@ -152,6 +156,24 @@ def plotting(folder: str) -> Call:
   return call(curves.plot, *args)
 
 
+def drawing(function, *args) -> Call:
+  """A function that draws, its last argument a folder."""
+  *args, folder = args
+  args.append(os.path.join(folder, "plot.png"))
+  function(*args)  # as above
+  return call(function, *args)
+
+
+def drawing_nothing(path: str):
+  with png.drawn(path, 1, 1):
+    pass
+
+
+def saving_states(path: str):
+  with files.written_whole(path, "states") as file:
+    states.save(file, made.facts().states)
+
+
 def writing_events(folder: str):
   with events.writer(folder, 0) as write:
     write(1, {"train_nats_per_token": 2.0})
@@ -225,6 +247,21 @@ IMPURE: dict[str, Impure] = {
     "data.tokenizers.save": Impure((WRITES, SYSTEM), lambda folder: call(
         tokenizers.save, fitted("char"), os.path.join(folder, "tokenizer.json"))),
     "report.curves.plot": Impure((READS, WRITES), plotting, BENEATH),
+    "report.facts.collect": Impure((READS,), lambda folder: call(
+        facts.collect, run.Run(lm(), params(), four(), TRAINING, folder), ["ab"], "text")),
+    "report.html.page": Impure((READS,), lambda folder: call(html.page, made.facts())),
+    "report.plots.cells": Impure((WRITES,), functools.partial(
+        drawing, plots.cells, inside.Values("output", np.ones([2, 3]))), (READS, *BENEATH)),
+    "report.plots.saturation": Impure((WRITES,), functools.partial(
+        drawing, plots.saturation, made.facts().states), (READS, *BENEATH)),
+    "report.plots.surprisal": Impure((WRITES,), functools.partial(
+        drawing, plots.surprisal, [made.line("ab")], made.V), (READS, *BENEATH)),
+    "report.png.drawn": Impure((WRITES,), lambda folder: drawing(
+        drawing_nothing, folder), (READS, *BENEATH)),
+    "files.written_whole": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        saving_states, os.path.join(folder, "states.npz"))),
+    "inference.states.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        saving_states, os.path.join(folder, "states.npz"))),
     "report.events.writer": Impure((READS, WRITES), writing_events_again, BENEATH),
     "run.check_free": Impure((READS,), lambda folder: call(
         run.check_free, os.path.join(folder, "run"))),

@@ -10,7 +10,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from matplotlib.figure import Figure
 
-from hklm.report import colours, inside, plots, png
+from hklm.report import colours, inside, plots
 from tests.report import made
 
 
@@ -24,7 +24,7 @@ class PlotsTest(parameterized.TestCase):
 
   def drawn(self, function, *args) -> Figure:
     """The figure that was written, the file being a PNG."""
-    with mock.patch.object(png, "save", wraps=png.save) as save:
+    with mock.patch.object(Figure, "savefig", autospec=True, side_effect=Figure.savefig) as save:
       function(*args, self.path)
     self.assertEqual(pathlib.Path(self.path).read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
     return save.call_args.args[0]
