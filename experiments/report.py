@@ -9,7 +9,7 @@ from absl import flags as absl_flags
 
 from experiments import cli, flags
 from hklm import files
-from hklm.data import corpora
+from hklm.data import base, corpora
 from hklm.errors import InputError
 from hklm.report import facts, html
 
@@ -58,9 +58,9 @@ def _text(run):
 
 def _first_lines(corpus, length):
   """The first lines of a text, without their line feeds: at most `length` characters of it."""
-  text = ""
-  for chunk in corpus.chunks(raw=bool(corpus.raw)):
-    text += chunk.decode("utf-8", "replace") if corpus.raw else chunk
+  text, chunks = "", corpus.chunks(raw=bool(corpus.raw))
+  for chunk in base.decode_utf8(chunks) if corpus.raw else chunks:
+    text += chunk
     if len(text) > length:
       text = text[:length]
       text = text[:text.rfind("\n") + 1] or text
