@@ -1,1 +1,1 @@
-"""Pictures of runs and models; leaves of the house, imported by nothing but the outermost call."""
+"""Pictures of runs and models; imported by nothing but the outermost call."""

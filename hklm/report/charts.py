@@ -37,7 +37,10 @@ def chart(title: str, x_label: str, y_label: str, series: Sequence[Series],
     x_label: with its unit.
     y_label: with its unit.
     series: at most four; what is empty is left out.
-    limits: lowest and highest x, lowest and highest y; None: those of the points.
+    limits: lowest and highest x, lowest and highest y; None: a little beyond those of the points.
+
+  >>> chart("losses", "update", "bits", [Series("training", [(1, 3), (2, 2)])])[:52]
+  '<svg viewBox="0 0 640 300" role="img" aria-label="lo'
   """
   series = [its for its in series if its.points]
   xs = [x for its in series for x, _ in its.points]

@@ -154,5 +154,9 @@ def cell_data(values: Sequence[Values]) -> list[dict]:
 
 
 def palette() -> list[list[int]]:
-  """The colours of the values -127 to 127, as red, green and blue."""
+  """The colours of the values -127 to 127, as red, green and blue.
+
+  >>> len(palette()), palette()[127]
+  (255, [250, 250, 250])
+  """
   return [list(colours.signed(n / 127)) for n in range(-127, 128)]

@@ -53,7 +53,11 @@ def legend(vocab_size: int) -> str:
 
 
 def top(vocab_size: int) -> float:
-  """Bits of the darkest colour: what a token costs a model that knows nothing."""
+  """Bits of the darkest colour: what a token costs a model that knows nothing.
+
+  >>> top(16)
+  4.0
+  """
   return max(math.log2(vocab_size), 1.0)
 
 
@@ -118,7 +122,11 @@ def _context(word, line):
 
 
 def samples(texts: Mapping[float, str]) -> str:
-  """What the model wrote, the coldest first."""
+  """What the model wrote, the coldest first.
+
+  >>> samples({1.0: "a < b", 0.5: "a"})
+  '<h3>temperature 0.5</h3><pre>a</pre><h3>temperature 1</h3><pre>a &lt; b</pre>'
+  """
   return "".join(f"<h3>temperature {temperature:g}</h3><pre>{text(its)}</pre>"
                  for temperature, its in sorted(texts.items()))
 
