@@ -4,12 +4,14 @@
 """
 
 import json
+import math
 
 from absl import flags as absl_flags
 
 import hklm
-from experiments import cli, flags
+from experiments import adapting, cli, flags
 from hklm.data import corpora, encoding
+from hklm.inference import adaptive
 
 FLAGS = flags.FLAGS
 
@@ -20,7 +22,8 @@ absl_flags.DEFINE_bool("json", False, "Print one JSON object instead of the tabl
 absl_flags.DEFINE_enum("part", "all", ["all", "train", "valid", "test"],
                        "The part of the corpus, split as the run split its own.")
 
-NAMES = ("run_dir", "checkpoint", *flags.TEXT, "window", "streams", "json", "part")
+NAMES = ("run_dir", "checkpoint", *flags.TEXT, "window", "streams", "json", "part",
+         *adapting.NAMES)
 
 
 def main():
@@ -34,8 +37,13 @@ def main():
                          tokenizer.reads_bytes, at_lines=tokenizer.kind in ("word", "bpe"))
     corpus = parts[["train", "valid", "test"].index(FLAGS.part)]
   tokens = encoding.encode_corpus(tokenizer, corpus)
-  metrics = hklm.evaluate(run.lm, run.params, tokens.ids, FLAGS.window, FLAGS.streams,
-                          tokenizer.unknown)
+  its = adapting.adapting(run, FLAGS.streams == 1, "--streams=1", FLAGS.window)
+  if its.reader:
+    metrics = adaptive.evaluate_adapting(its.lm, run.params, tokens.ids, its.reader,
+                                         tokenizer.unknown)
+  else:
+    metrics = hklm.evaluate(its.lm, run.params, tokens.ids, FLAGS.window, FLAGS.streams,
+                            tokenizer.unknown)
   figures = {
       "tokens": metrics.tokens,
       "nll_nats": metrics.nats,
@@ -48,15 +56,18 @@ def main():
       "streams": metrics.streams,
       "window": metrics.window,
   }
+  if its.names:
+    figures["adapting"] = "+".join(its.names)
   if tokens.unknown_examples:
     cli.note(f"unknown words, for example: {' '.join(tokens.unknown_examples)}")
   if FLAGS.json:
     # JSON has no infinity: a perplexity too large for a float is the string "inf".
-    print(json.dumps({name: value if abs(value) < float("inf") else str(value)
-                      for name, value in figures.items()}))
+    print(json.dumps({name: str(value) if isinstance(value, float) and
+                      not math.isfinite(value) else value for name, value in figures.items()}))
   else:
     for name, value in figures.items():
-      print(f"{name:24}{value:,.6g}" if isinstance(value, float) else f"{name:24}{value:,}")
+      form = {float: ",.6g", int: ","}.get(type(value), "")
+      print(f"{name:24}{value:{form}}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 
 from absl import flags as absl_flags
 
-from experiments import cli, comparing, flags
+from experiments import adapting, cli, comparing, flags
 from hklm import files
 from hklm.data import tables
 from hklm.inference import score, states, totals
@@ -27,7 +27,7 @@ absl_flags.DEFINE_enum("mode", "lines", ["lines", "stream"], "Each line by itsel
 absl_flags.DEFINE_string("states", "", "Where gates, cells and outputs at every token go, as .npz.")
 
 NAMES = ("run_dir", "checkpoint", "encoding", "input", "text_column", "per", "output_format",
-         "start", "mode", "states", *comparing.NAMES)
+         "start", "mode", "states", *comparing.NAMES, *adapting.NAMES)
 
 
 def main():
@@ -39,13 +39,15 @@ def main():
   run = cli.load_run()
   items = tables.items(FLAGS.input or "-", FLAGS.text_column, FLAGS.encoding)
   stream = FLAGS.mode == "stream"
+  its = adapting.adapting(run, stream, "--mode=stream")
   if FLAGS.states:
     items = list(items)
     _write_states(run, [item.text for item in items], stream)
   items, kept = itertools.tee(items)
-  lines = score.scored_lines(run.lm, run.params, run.tokenizer, (item.text for item in items),
-                             FLAGS.start, carried=stream)
-  context, counted, write = f"{FLAGS.mode}:{FLAGS.start}", totals.Totals(by_block=stream), None
+  lines = score.scored_lines(its.lm, run.params, run.tokenizer, (item.text for item in items),
+                             FLAGS.start, stream, its.reader)
+  context = "+".join([f"{FLAGS.mode}:{FLAGS.start}", *its.names])
+  counted, write = totals.Totals(by_block=stream), None
   for line, item in zip(lines, kept, strict=True):
     counts = counted.add(line)
     if FLAGS.per == "total":

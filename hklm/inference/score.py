@@ -15,7 +15,7 @@ from hklm.data.base import Encoding, Tokenizer
 from hklm.errors import InputError
 from hklm.inference import places
 from hklm.inference.predictions import Predictions, predict_lines
-from hklm.inference.streams import predict_stream
+from hklm.inference.streams import Reader, predict_stream
 from hklm.model import LanguageModel
 
 STARTS = ("eol", "state", "none")
@@ -188,7 +188,8 @@ def score(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Sequence[str],
 
 
 def scored_lines(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Iterable[str],
-                 start: str = "eol", carried: bool = False) -> Iterator[ScoredLine]:
+                 start: str = "eol", carried: bool = False, reader: Reader | None = None
+                 ) -> Iterator[ScoredLine]:
   """The same, line by line: about a million characters at a time are in memory.
 
   Args:
@@ -198,6 +199,7 @@ def scored_lines(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Iterabl
     lines: texts without line feeds.
     start: as for `score`; with `carried`, of the first line alone.
     carried: whether a line is read after the one before it, as one text.
+    reader: of `carried`, how it is read; None: by the model as it is.
 
   Yields:
     A `ScoredLine` for each, in their order.
@@ -208,8 +210,10 @@ def scored_lines(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Iterabl
   first = first_id(tokenizer, start)
   numbered = enumerate(lines)
   if carried:
-    yield from _carried(lm, params, tokenizer, numbered, start, first)
+    yield from _carried(lm, params, tokenizer, numbered, start, first, reader)
     return
+  if reader is not None:
+    raise InputError("found a reader for lines that are read each by itself; needed: carried=True")
   for batch in _batches(numbered):
     encodings = [encoded(tokenizer, text, number) for number, text in batch]
     ids = [encoding.ids for encoding in encodings]
@@ -272,10 +276,11 @@ def encoded(tokenizer: Tokenizer, text: str, number: int) -> Encoding:
     raise InputError(f"line {number}: {error}") from error
 
 
-def _carried(lm, params, tokenizer, numbered, start, first):
+def _carried(lm, params, tokenizer, numbered, start, first, reader):
   lines = ((number, text, encoded(tokenizer, text, number)) for number, text in numbered)
   lines, kept = itertools.tee(lines)
-  predictions = predict_stream(lm, params, (encoding.ids for *_, encoding in lines), first)
+  ids = (encoding.ids for *_, encoding in lines)
+  predictions = predict_stream(lm, params, ids, first, reader)
   for (number, text, encoding), its in zip(kept, predictions, strict=True):
     hidden = number == 0 and start == "none"
     yield _line(tokenizer, number, text, encoding, _without_first(its) if hidden else its)

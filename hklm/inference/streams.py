@@ -1,7 +1,9 @@
 """Lines that are read one after the other, the state carried: as one text, in bounded memory."""
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +15,29 @@ from hklm.model import LanguageModel
 WINDOW = 256  # tokens that are read at a time
 
 
+class Reader(NamedTuple):
+  """How a text is read.
+
+  Attributes:
+    window: T, tokens that are read at a time.
+    start: `params ->` what is carried, before the first token.
+    read: `(params, tokens [T, 1], targets [T, 1], carried) -> Figures [T, 1], carried`.
+  """
+
+  window: int
+  start: Callable
+  read: Callable
+
+
+def plain_reader(lm: LanguageModel) -> Reader:
+  """The model as it is, its state carried."""
+  return Reader(WINDOW, lambda params: lm.initial_state(params, 1),
+                functools.partial(predictions.read, lm))
+
+
 def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
-                   first: int | None = None) -> Iterator[Predictions]:
+                   first: int | None = None, reader: Reader | None = None
+                   ) -> Iterator[Predictions]:
   """As `predictions.predict_lines`, but each line is read after the one before it.
 
   Args:
@@ -22,6 +45,7 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
     params: its parameters.
     lines: of ids; read as they are needed.
     first: an id that is read before all; None: the initial state predicts the first token.
+    reader: how windows are read; None: as `plain_reader` does.
 
   Yields:
     `Predictions` of each line. Its last entropy is that before the first token of the next.
@@ -35,7 +59,8 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
   >>> [line.nats.round(6).tolist() for line in predict_stream(lm, zeros, [[0], [], [3, 1]])]
   [[1.386294], [], [1.386294, 1.386294]]
   """
-  state, found = lm.initial_state(params, 1), _Found()
+  window, start, read_window = reader or plain_reader(lm)
+  carried, found = start(params), _Found()
   unread, log_p = np.array([] if first is None else [first], np.int32), None
   if first is None:
     log_p, entropy = predictions.at_the_start(lm, params)
@@ -43,9 +68,9 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
 
   def read(tokens, targets):
     """Figures after each token; where a window lacks some, padding is behind them."""
-    nonlocal state
-    figures, state = predictions.read(
-        lm, params, *(shapes.laid_out([ids], WINDOW, 1) for ids in (tokens, targets)), state)
+    nonlocal carried
+    figures, carried = read_window(
+        params, *(shapes.laid_out([ids], window, 1) for ids in (tokens, targets)), carried)
     return [np.asarray(values)[:len(tokens), 0] for values in figures]
 
   for number, line in enumerate(lines):
@@ -55,9 +80,9 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
       found.add(*predictions.of_the_first(log_p, ids[0]))
       log_p = None
     unread = np.concatenate([unread, ids])
-    while len(unread) > WINDOW:  # so that the last of a window has a target
-      found.add(*read(unread[:WINDOW], unread[1:WINDOW + 1]))
-      unread = unread[WINDOW:]
+    while len(unread) > window:  # so that the last of a window has a target
+      found.add(*read(unread[:window], unread[1:window + 1]))
+      unread = unread[window:]
     yield from found.whole_lines()
   if len(unread):
     nats, entropies, ranks = read(unread, unread[1:])
