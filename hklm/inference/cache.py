@@ -88,6 +88,7 @@ def empty_cache(lm: LanguageModel, params, size: int, batch_size: int) -> Cache:
                jnp.zeros([], jnp.int32))
 
 
+@jax.jit
 def with_cache(logits: jax.Array, hidden: jax.Array, tokens: jax.Array, cache: Cache,
                weight: float, flatness: float) -> tuple[jax.Array, Cache]:
   """Log-probabilities of what comes after each token, and the cache that has read them.

@@ -107,6 +107,7 @@ def gradient_sizes(lm: LanguageModel, params, windows: Iterable[np.ndarray]):
   return sizes
 
 
+@jax.jit
 def adapted(theta, theta_0, gradient, sizes, settings: DynamicSettings):
   """Parameters after one step: the equation above.
 
