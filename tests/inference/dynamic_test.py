@@ -45,15 +45,14 @@ class EquationTest(oracle.X64TestCase, parameterized.TestCase):
     p = truth.probabilities(lm, params, ids, cache, settings, sizes)
     self.assert_close(p.sum(axis=-1), np.ones(N))
     true = p[np.arange(N - 1), ids[1:]]
-    for window in (256, 7):
-      its = predicted(lm, params, ids, cache=cache, dynamic=settings, sizes=sizes, window=window)
-      self.assert_close(its.nats, -np.log(true), 1e-7)
-      self.assert_close(its.entropies, -(p * np.log(p)).sum(axis=-1), 1e-7)
-      np.testing.assert_array_equal(its.ranks, 1 + (p[:-1] > true[:, None]).sum(axis=-1))
+    its = predicted(lm, params, ids, cache=cache, dynamic=settings, sizes=sizes, window=7)
+    self.assert_close(its.nats, -np.log(true), 1e-7)
+    self.assert_close(its.entropies, -(p * np.log(p)).sum(axis=-1), 1e-7)
+    np.testing.assert_array_equal(its.ranks, 1 + (p[:-1] > true[:, None]).sum(axis=-1))
     plain = predicted(lm, params, ids)
     self.assertGreater(np.abs(its.nats - plain.nats)[settings.segment:].min(), 1e-5)
 
-  @parameterized.parameters(1, 2, 5, 9, 50)
+  @parameterized.parameters(1, 9)
   def test_windows_and_lines_change_nothing(self, window):
     lm, params = truth.model()
     ids, sizes = truth.text(N), dynamic.gradient_sizes(lm, params, WINDOWS)

@@ -26,7 +26,22 @@ from hklm.data import (
   tokenizers,
   words,
 )
-from hklm.inference import compare, evaluate, generate, lines, rescore, score, states
+from hklm.inference import (
+  adaptive,
+  cache,
+  compare,
+  dynamic,
+  evaluate,
+  generate,
+  lines,
+  rescore,
+  score,
+  states,
+  temperature,
+)
+from hklm.inference import (
+  streams as reading,
+)
 from hklm.nn import (
   cells,
   cudnn,
@@ -272,6 +287,28 @@ _MODEL = {
         compare.costs, lm(), params(), characters.CharTokenizer("\nabc"), ["ab", "", "ab"]),
     "inference.compare.ranks": lambda: call(compare.ranks, [3.0, 1.0, 3.0]),
     "inference.compare.verdict": lambda: call(compare.verdict, 3.0, 1.0),
+    "inference.adaptive.evaluate_adapting": lambda: call(
+        lambda *x: adaptive.evaluate_adapting(*x, adaptive.reader(lm())), lm(), params(), [0, 1]),
+    "inference.adaptive.reader": lambda: call(
+        lambda lm: adaptive.reader(lm, cache.CacheSettings(2, 0.1, 1.0)).window, lm()),
+    "inference.cache.check_cache": lambda: call(
+        refused(cache.check_cache), cache.CacheSettings(2, 1.0, 1.0)),
+    "inference.cache.empty_cache": lambda: call(cache.empty_cache, lm(), params(), 2, B),
+    "inference.cache.with_cache": lambda: call(
+        cache.with_cache, jnp.zeros([T, B, V]), jnp.ones([T, B, H]), window()[:T],
+        cache.empty_cache(lm(), params(), 2, B), 0.1, 1.0),
+    "inference.dynamic.adapted": lambda: call(
+        dynamic.adapted, *[jnp.ones([2])] * 4, dynamic.DynamicSettings(0.1, 0.1)),
+    "inference.dynamic.check_dynamic": lambda: call(
+        refused(dynamic.check_dynamic), dynamic.DynamicSettings(0.0, 0.1)),
+    "inference.dynamic.gradient_sizes": lambda: call(
+        dynamic.gradient_sizes, lm(), params(), [window(), window()]),
+    "inference.dynamic.wide": lambda: call(dynamic.wide, jnp.ones([2], jnp.bfloat16)),
+    "inference.streams.plain_reader": lambda: call(
+        lambda lm: reading.plain_reader(lm).window, lm()),
+    "inference.temperature.tempered": lambda: call(temperature.tempered, lm(), 2.0),
+    "inference.temperature.tune_temperature": lambda: call(
+        temperature.tune_temperature, lm(), params(), [0, 1, 2, 3, 0], 2),
     "inference.evaluate.evaluate": lambda: call(
         evaluate.evaluate, lm(), params(), [0, 1, 2, 3, 0], 2, 2, 3),
     "inference.generate.filter_logits": lambda: call(
