@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from hklm.errors import InputError
-from hklm.ids import BLOCK
+from hklm.ids import BLOCK, check_ids
 from hklm.inference import predictions, streams
 from hklm.inference.cache import Cache, CacheSettings, check_cache, empty_cache, with_cache
 from hklm.inference.dynamic import DynamicSettings, adapted, check_dynamic, wide
@@ -103,6 +103,7 @@ def evaluate_adapting(lm: LanguageModel, params, ids, how: streams.Reader,
   if len(ids) < 2:
     raise InputError(f"nothing to score: found {len(ids)} tokens, needed at least 2, the first of "
                      "which is only read")
+  check_ids(ids, lm.config.vocab_size)
   starts = range(1, len(ids), BLOCK)
   blocks = streams.predict_stream(lm, params, (ids[start:start + BLOCK] for start in starts),
                                   int(ids[0]), how)

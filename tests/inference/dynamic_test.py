@@ -124,6 +124,12 @@ class RefusedTest(parameterized.TestCase):
     with self.assertRaisesRegex(InputError, "--dynamic_rate.*--dynamic_segment.*needed"):
       reader(truth.model("float32")[0], dynamic=DynamicSettings(*settings))
 
+  @parameterized.parameters(([0], "nothing to score: found 1"), ([5, 0], "id 5 at position 0"))
+  def test_texts(self, ids, message):
+    lm, params = truth.model("float32")
+    with self.assertRaisesRegex(InputError, message):
+      evaluate_adapting(lm, params, ids, reader(lm))
+
   def test_no_training_text_or_no_gradients(self):
     lm, params = truth.model("float32")
     with self.assertRaisesRegex(InputError, "no window of training text.*--dynamic_corpus"):
