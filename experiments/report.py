@@ -34,14 +34,16 @@ def main():
   page = html.page(facts.collect(run, lines, source))
   with files.written_whole(FLAGS.output, "output") as file:
     file.write(page.encode("utf-8"))
-  cli.note(f"report: {os.path.abspath(FLAGS.output)} ({len(page):,} characters)")
+  print(os.path.abspath(FLAGS.output))
 
 
 def _text(run):
   """What `--input` gives, or the validation part of what the run's own flags give; and its name."""
   if FLAGS.input:
     return corpora.open_corpus(FLAGS.input, FLAGS.encoding), FLAGS.input
-  flags.fill_from_file(os.path.join(run.path, "train.flags"))
+  file = os.path.join(run.path, "train.flags")
+  if os.path.isfile(file):  # a run of `hklm.train` has none
+    flags.fill_from_file(file)
   needed = "needed: a text to look at; see --input"
   if "-" in FLAGS.corpus + FLAGS.valid_corpus:
     raise InputError(f"the run's text came from standard input; {needed}")
