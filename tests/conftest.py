@@ -22,7 +22,7 @@ os.environ |= {"JAX_COMPILATION_CACHE_DIR": programs.name,
 
 if os.environ.get("HKLM_BRIEF_TESTS") == "1":
   collect_ignore = [
-      "experiments", "purity", "doctest_test.py", "readme_test.py", "resume_test.py",
+      "experiments", "purity", "report", "doctest_test.py", "readme_test.py", "resume_test.py",
       "soak_test.py", "data/encoding_memory_test.py", "training/memory_test.py",
       "training/mesh_test.py", "training/processes_test.py"]
 
