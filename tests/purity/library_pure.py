@@ -27,20 +27,9 @@ from hklm.data import (
   words,
 )
 from hklm.inference import (
-  adaptive,
-  cache,
-  compare,
-  dynamic,
   evaluate,
   generate,
   lines,
-  rescore,
-  score,
-  states,
-  temperature,
-)
-from hklm.inference import (
-  streams as reading,
 )
 from hklm.nn import (
   cells,
@@ -54,8 +43,6 @@ from hklm.nn import (
   varying,
 )
 from hklm.nn import lstm as lstm_
-from hklm.report import charts, colours, escaping, sections, units
-from hklm.report import inside as inside_a_model
 from hklm.training import (
   averages,
   checkpoints,
@@ -71,7 +58,7 @@ from hklm.training import (
   snapshots,
   step,
 )
-from tests.purity import library_scoring
+from tests.purity import library_report, library_scoring
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -110,7 +97,6 @@ from tests.purity.library_makers import (
   windows,
   written,
 )
-from tests.report import made
 
 MOSES = "0 ||| it is ||| lm= -2 ||| -3.5"
 AVERAGED = dataclasses.replace(TRAINING, average="exponential")
@@ -277,38 +263,6 @@ _MODEL = {
     "nn.stack.unroll": lambda: inside(
         lambda xs, mask: stack.unroll(cores(), xs, started(), mask, 0.0, False, "fused"),
         jnp.ones([T, B, E]), window()[1:] > 0),
-    "inference.compare.Cost.bits_per_token": lambda: call(
-        got("bits_per_token"), compare.Cost(3.0, 2, 0)),
-    "inference.compare.Cost.log_p": lambda: call(got("log_p"), compare.Cost(3.0, 2, 0)),
-    "inference.compare.continuations": lambda: call(
-        compare.continuations, lm(), params(), characters.CharTokenizer("\nabc"),
-        [("ab", "c"), ("", "a")]),
-    "inference.compare.costs": lambda: call(
-        compare.costs, lm(), params(), characters.CharTokenizer("\nabc"), ["ab", "", "ab"]),
-    "inference.compare.ranks": lambda: call(compare.ranks, [3.0, 1.0, 3.0]),
-    "inference.compare.verdict": lambda: call(compare.verdict, 3.0, 1.0),
-    "inference.adaptive.evaluate_adapting": lambda: call(
-        lambda *x: adaptive.evaluate_adapting(*x, adaptive.reader(lm())), lm(), params(), [0, 1]),
-    "inference.adaptive.reader": lambda: call(
-        lambda lm: adaptive.reader(lm, cache.CacheSettings(2, 0.1, 1.0)).window, lm()),
-    "inference.cache.check_cache": lambda: call(
-        refused(cache.check_cache), cache.CacheSettings(2, 1.0, 1.0)),
-    "inference.cache.empty_cache": lambda: call(cache.empty_cache, lm(), params(), 2, B),
-    "inference.cache.with_cache": lambda: call(
-        cache.with_cache, jnp.zeros([T, B, V]), jnp.ones([T, B, H]), window()[:T],
-        cache.empty_cache(lm(), params(), 2, B), 0.1, 1.0),
-    "inference.dynamic.adapted": lambda: call(
-        dynamic.adapted, *[jnp.ones([2])] * 4, dynamic.DynamicSettings(0.1, 0.1)),
-    "inference.dynamic.check_dynamic": lambda: call(
-        refused(dynamic.check_dynamic), dynamic.DynamicSettings(0.0, 0.1)),
-    "inference.dynamic.gradient_sizes": lambda: call(
-        dynamic.gradient_sizes, lm(), params(), [window(), window()]),
-    "inference.dynamic.wide": lambda: call(dynamic.wide, jnp.ones([2], jnp.bfloat16)),
-    "inference.streams.plain_reader": lambda: call(
-        lambda lm: reading.plain_reader(lm).window, lm()),
-    "inference.temperature.tempered": lambda: call(temperature.tempered, lm(), 2.0),
-    "inference.temperature.tune_temperature": lambda: call(
-        temperature.tune_temperature, lm(), params(), [0, 1, 2, 3, 0], 2),
     "inference.evaluate.evaluate": lambda: call(
         evaluate.evaluate, lm(), params(), [0, 1, 2, 3, 0], 2, 2, 3),
     "inference.generate.filter_logits": lambda: call(
@@ -320,14 +274,6 @@ _MODEL = {
     "inference.lines.groups": lambda: call(lambda *x: list(lines.groups(*x)), [3, 0, 40], 10),
     "inference.lines.score_lines": lambda: call(
         lines.score_lines, lm(), params(), [[0, 1, 2], [], [3]]),
-    "inference.rescore.best_first": lambda: call(
-        rescore.best_first, ["b", "a", "b"], [1.0, 2.0, 3.0]),
-    "inference.rescore.totals": lambda: call(
-        rescore.totals, [-4.0, -5.0], [-3.0, -1.0], [2, 1], 0.5, 0.25),
-    "inference.rescore.tune": lambda: call(
-        rescore.tune, [0, 0], ["a b", "c"], [-1.0, -2.0], [-5.0, -3.0], {0: "c"}),
-    "inference.rescore.word_errors": lambda: call(
-        rescore.word_errors, ["a", "b"], ["b", "c", "b"]),
 }
 
 _TRAINING = {
@@ -388,50 +334,5 @@ _TRAINING = {
         undonated(**ALL_ON), train_state(**ALL_ON), window(), reset()),
 }
 
-_REPORT = {
-    "inference.score.encoded": lambda: call(score.encoded, fitted("word"), "a cab", 0),
-    "inference.score.first_id": lambda: call(score.first_id, fitted("char"), "eol"),
-    "inference.states.states": lambda: call(
-        states.states, lm(), params(), characters.CharTokenizer("abcd"), ["ab", "", "d"], "state"),
-    "report.charts.chart": lambda: call(
-        charts.chart, "title", "x", "y", [charts.Series("a", [(0, 1), (2, 3)], marks=True)]),
-    "report.charts.ticks": lambda: call(charts.ticks, 1.9, 4.2),
-    "report.colours.amount": lambda: call(colours.amount, 0.3),
-    "report.colours.ink": lambda: call(colours.ink, (255, 226, 150)),
-    "report.colours.luminance": lambda: call(colours.luminance, (255, 226, 150)),
-    "report.colours.name": lambda: call(colours.name, (255, 226, 150)),
-    "report.colours.signed": lambda: call(colours.signed, -0.3),
-    "report.escaping.json_data": lambda: call(escaping.json_data, {"a": "</script>"}),
-    "report.escaping.text": lambda: call(escaping.text, "</style>\0"),
-    "report.inside.cell_data": lambda: call(inside_a_model.cell_data, shown_values()),
-    "report.inside.cells": lambda: call(
-        inside_a_model.cells, shown_values(), inside_a_model.token_signals(made.facts().lines)),
-    "report.inside.gates": lambda: call(inside_a_model.gates, made.facts().states, "lstm"),
-    "report.inside.layer_values": lambda: call(inside_a_model.layer_values, made.facts().states),
-    "report.inside.palette": lambda: call(inside_a_model.palette),
-    "report.inside.token_signals": lambda: call(inside_a_model.token_signals, made.facts().lines),
-    "report.sections.coloured": lambda: call(sections.coloured, made.facts().lines, made.V),
-    "report.sections.curves": lambda: call(sections.curves, made.facts().curves, "word"),
-    "report.sections.legend": lambda: call(sections.legend, made.V),
-    "report.sections.losses": lambda: call(
-        sections.losses, made.facts().curves, "valid_nats_per_token"),
-    "report.sections.samples": lambda: call(sections.samples, {0.5: "cold"}),
-    "report.sections.spelled": lambda: call(listed(sections.spelled), made.line("a b")),
-    "report.sections.token_data": lambda: call(sections.token_data, made.facts().lines),
-    "report.sections.top": lambda: call(sections.top, made.V),
-    "report.sections.words": lambda: call(sections.words, made.facts().lines),
-    "report.units.correlations": lambda: call(
-        units.correlations, np.arange(6.0).reshape(3, 2), np.array([0.0, 1.0, 1.0])),
-    "report.units.saturation": lambda: call(units.saturation, np.array([[0.0, 0.95]])),
-    "report.units.signals": lambda: call(units.signals, 'a "b"'),
-    "report.units.strongest": lambda: call(units.strongest, np.array([0.1, -0.9]), 1),
-    "report.units.true_gates": lambda: call(units.true_gates, {"i": np.array([[0.2]])}),
-}
-
-
-def shown_values():
-  return inside_a_model.layer_values(made.facts().states)
-
-
 PURE: dict[str, Callable[[], Call]] = {
-    **_DATA, **_VALUES, **_MODEL, **_TRAINING, **_REPORT, **library_scoring.PURE}
+    **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_report.PURE, **library_scoring.PURE}

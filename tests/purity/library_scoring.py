@@ -9,8 +9,36 @@ import numpy as np
 
 from hklm.data import characters, corpora, tables
 from hklm.data.base import Encoding
-from hklm.inference import lines, places, predictions, score, streams, totals
-from tests.purity.library_makers import Call, call, got, listed, lm, params, window
+from hklm.inference import (
+  adaptive,
+  cache,
+  compare,
+  dynamic,
+  lines,
+  places,
+  predictions,
+  rescore,
+  score,
+  states,
+  streams,
+  temperature,
+  totals,
+)
+from tests.purity.library_makers import (
+  B,
+  Call,
+  H,
+  T,
+  V,
+  call,
+  fitted,
+  got,
+  listed,
+  lm,
+  params,
+  refused,
+  window,
+)
 
 TOKENIZER = characters.CharTokenizer("\nab")
 IDS = [[0, 1, 2], [], [3]]
@@ -84,4 +112,48 @@ PURE: dict[str, Callable[[], Call]] = {
     "inference.totals.Totals.interval": lambda: counted(totals.Totals.interval, "perplexity"),
     "inference.totals.Totals.sums": lambda: counted(totals.Totals.sums, False),
     "inference.totals.sums_of": lambda: call(totals.sums_of, np.ones([4, 5]), False, True),
+    "inference.compare.Cost.bits_per_token": lambda: call(
+        got("bits_per_token"), compare.Cost(3.0, 2, 0)),
+    "inference.compare.Cost.log_p": lambda: call(got("log_p"), compare.Cost(3.0, 2, 0)),
+    "inference.compare.continuations": lambda: call(
+        compare.continuations, lm(), params(), characters.CharTokenizer("\nabc"),
+        [("ab", "c"), ("", "a")]),
+    "inference.compare.costs": lambda: call(
+        compare.costs, lm(), params(), characters.CharTokenizer("\nabc"), ["ab", "", "ab"]),
+    "inference.compare.ranks": lambda: call(compare.ranks, [3.0, 1.0, 3.0]),
+    "inference.compare.verdict": lambda: call(compare.verdict, 3.0, 1.0),
+    "inference.adaptive.evaluate_adapting": lambda: call(
+        lambda *x: adaptive.evaluate_adapting(*x, adaptive.reader(lm())), lm(), params(), [0, 1]),
+    "inference.adaptive.reader": lambda: call(
+        lambda lm: adaptive.reader(lm, cache.CacheSettings(2, 0.1, 1.0)).window, lm()),
+    "inference.cache.check_cache": lambda: call(
+        refused(cache.check_cache), cache.CacheSettings(2, 1.0, 1.0)),
+    "inference.cache.empty_cache": lambda: call(cache.empty_cache, lm(), params(), 2, B),
+    "inference.cache.with_cache": lambda: call(
+        cache.with_cache, jnp.zeros([T, B, V]), jnp.ones([T, B, H]), window()[:T],
+        cache.empty_cache(lm(), params(), 2, B), 0.1, 1.0),
+    "inference.dynamic.adapted": lambda: call(
+        dynamic.adapted, *[jnp.ones([2])] * 4, dynamic.DynamicSettings(0.1, 0.1)),
+    "inference.dynamic.check_dynamic": lambda: call(
+        refused(dynamic.check_dynamic), dynamic.DynamicSettings(0.0, 0.1)),
+    "inference.dynamic.gradient_sizes": lambda: call(
+        dynamic.gradient_sizes, lm(), params(), [window(), window()]),
+    "inference.dynamic.wide": lambda: call(dynamic.wide, jnp.ones([2], jnp.bfloat16)),
+    "inference.streams.plain_reader": lambda: call(
+        lambda lm: streams.plain_reader(lm).window, lm()),
+    "inference.temperature.tempered": lambda: call(temperature.tempered, lm(), 2.0),
+    "inference.temperature.tune_temperature": lambda: call(
+        temperature.tune_temperature, lm(), params(), [0, 1, 2, 3, 0], 2),
+    "inference.rescore.best_first": lambda: call(
+        rescore.best_first, ["b", "a", "b"], [1.0, 2.0, 3.0]),
+    "inference.rescore.totals": lambda: call(
+        rescore.totals, [-4.0, -5.0], [-3.0, -1.0], [2, 1], 0.5, 0.25),
+    "inference.rescore.tune": lambda: call(
+        rescore.tune, [0, 0], ["a b", "c"], [-1.0, -2.0], [-5.0, -3.0], {0: "c"}),
+    "inference.rescore.word_errors": lambda: call(
+        rescore.word_errors, ["a", "b"], ["b", "c", "b"]),
+    "inference.score.encoded": lambda: call(score.encoded, fitted("word"), "a cab", 0),
+    "inference.score.first_id": lambda: call(score.first_id, fitted("char"), "eol"),
+    "inference.states.states": lambda: call(
+        states.states, lm(), params(), characters.CharTokenizer("abcd"), ["ab", "", "d"], "state"),
 }
