@@ -5,8 +5,8 @@ decide what is computed and in which buffers, stay as they are. A quarter of the
 What is compiled is kept on disk while the tests run: a second training of the same, in this process
 or another, compiles nothing. Where compiling anew is the point, a test turns that off.
 
-The environment's HKLM_BRIEF_TESTS=1 leaves out the binaries, the purity checker and what takes
-longest: what is left is models, losses, training and scoring. Its LSTM_IMPL stands in for `auto`,
+The environment's HKLM_BRIEF_TESTS=1 leaves out whatever takes long on a second version of
+Python: what is left is layers, models, losses and updates. Its LSTM_IMPL stands in for `auto`,
 so that all tests can run without the fast path.
 """
 
@@ -22,9 +22,24 @@ os.environ |= {"JAX_COMPILATION_CACHE_DIR": programs.name,
 
 if os.environ.get("HKLM_BRIEF_TESTS") == "1":
   collect_ignore = [
-      "experiments", "purity", "report", "doctest_test.py", "readme_test.py", "resume_test.py",
-      "soak_test.py", "data/encoding_memory_test.py", "training/memory_test.py",
-      "training/mesh_test.py", "training/processes_test.py"]
+      "data", "experiments", "inference", "purity", "report", "doctest_test.py", "readme_test.py",
+      "resume_test.py", "soak_test.py", "trainer_test.py", "watching_test.py",
+      "training/memory_test.py", "training/mesh_test.py", "training/processes_test.py",
+      "training/remat_test.py"]
+
+# Files are handed out to workers whole: those that take longest first, so that no worker waits long
+# for another at the end.
+LONGEST = ("library_test", "soak_test", "readme_test", "mesh_test", "doctest_test", "models_test",
+           "resume_test", "devices_test", "processes_test", "sharded_test", "varying_test")
+
+
+def pytest_configure(config):
+  config.option.loadscopereorder = False  # of xdist: by the number of tests
+
+
+def pytest_collection_modifyitems(items):
+  items.sort(key=lambda item: item.path.stem not in LONGEST)
+
 
 if os.environ.get("LSTM_IMPL"):
   from hklm import model
