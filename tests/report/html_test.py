@@ -191,8 +191,11 @@ class ChartsTest(parameterized.TestCase):
     self.assertGreater(y0, y1)  # upwards
 
   def test_one_point_and_none(self):
-    charts.chart("t", "x", "y", [charts.Series("a", [(3, 3)])])
-    charts.chart("t", "x", "y", [])
+    one = charts.chart("t", "x", "y", [charts.Series("a", [(3, 3)])])
+    self.assertIn('points="344.0,134.0"', one)  # in the middle of the axes: 64 to 624, 16 to 252
+    none = charts.chart("t", "x", "y", [])
+    self.assertNotIn("points=", none)
+    self.assertNotIn("nan", none)
 
 
 if __name__ == "__main__":

@@ -121,8 +121,9 @@ class MeetingTest(parameterized.TestCase):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
       first = pool.submit(meeting.wait, "127.0.0.1", port, 2, 0, 20)
       self.knock(port, b"GET / HTTP/1.1\r\n")
-      pool.submit(meeting.wait, "127.0.0.1", port, 2, 1, 20).result()
-      first.result()
+      second = pool.submit(meeting.wait, "127.0.0.1", port, 2, 1, 20)
+      self.assertIsNone(second.exception())
+      self.assertIsNone(first.exception())
 
   def knock(self, port, words):
     for _ in range(100):
