@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from absl import flags as absl_flags
 
 from experiments import cli, flags
+from hklm import files
 from hklm.data import comparisons, nbest, tables
 from hklm.errors import InputError
 from hklm.inference import compare, rescore
@@ -122,8 +123,8 @@ def _nbest():
                           FLAGS.nbest_word_penalty).tolist()
   order = rescore.best_first(ids, totals)
   if FLAGS.nbest_costs_to:
-    with open(FLAGS.nbest_costs_to, "w", encoding="utf-8") as file:
-      file.writelines(f"{found[n].key} {nbest.number(-totals[n])}\n" for n in order)
+    with files.written_whole(FLAGS.nbest_costs_to, "nbest_costs_to") as file:
+      file.writelines(f"{found[n].key} {nbest.number(-totals[n])}\n".encode() for n in order)
   for n in order:
     sys.stdout.write(found[n].written(totals[n]) + "\n")
 

@@ -9,8 +9,40 @@ from hklm.errors import InputError
 
 
 @contextlib.contextmanager
-def written_whole(path: str, flag: str) -> Iterator[IO[bytes]]:
+def whole(path: str) -> Iterator[IO[bytes]]:
   """A file to write, at its path when all is written; an older file there stays until then.
+
+  Args:
+    path: where.
+
+  Yields:
+    It, open for bytes.
+
+  Raises:
+    OSError: it cannot be written.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   with whole(f"{folder}/file") as file:
+  ...     _ = file.write(b"text")
+  ...   os.listdir(folder)
+  ['file']
+  """
+  unfinished = f"{path}.{os.getpid()}.tmp"
+  try:
+    with open(unfinished, "wb") as file:
+      yield file
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(unfinished, path)
+  finally:  # half of it takes room on a full disk
+    with contextlib.suppress(OSError):  # it is not there any more, or its folder is not
+      os.remove(unfinished)
+
+
+@contextlib.contextmanager
+def written_whole(path: str, flag: str) -> Iterator[IO[bytes]]:
+  """The same, of a file that the user has named.
 
   Args:
     path: where.
@@ -28,16 +60,9 @@ def written_whole(path: str, flag: str) -> Iterator[IO[bytes]]:
   hklm.errors.InputError: --output=no/such/folder/file: cannot be written (No such file or \
 directory); needed: a file in a folder that is there, and room for it
   """
-  unfinished = f"{path}.{os.getpid()}.tmp"
   try:
-    with open(unfinished, "wb") as file:
+    with whole(path) as file:
       yield file
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(unfinished, path)
   except OSError as error:
     raise InputError(f"--{flag}={path}: cannot be written ({error.strerror}); needed: a file in a "
                      "folder that is there, and room for it") from error
-  finally:
-    if os.path.exists(unfinished):
-      os.remove(unfinished)

@@ -2,14 +2,14 @@
 
 import importlib.util
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from experiments.speed import choices, tables
 from experiments.speed.contenders import BASE
 from experiments.speed.measures import Row
+from hklm import files
 from hklm.errors import InputError
 
 
@@ -22,11 +22,8 @@ def check_matplotlib():
 
 def write_json(path: str, figures: dict):
   """Writes JSON values."""
-  def write(unfinished):
-    with open(unfinished, "w", encoding="utf-8") as file:
-      json.dump(figures, file, indent=1)
-
-  _whole(path, write)
+  with files.whole(path) as file:
+    file.write(json.dumps(figures, indent=1).encode())
 
 
 def plot_ratios(path: str, rows: Sequence[Row]):
@@ -56,7 +53,7 @@ def plot_ratios(path: str, rows: Sequence[Row]):
   axes.set_ylabel(f"{BASE} is times as fast as")
   if others:
     axes.legend()
-  _whole(path, lambda unfinished: figure.savefig(unfinished, dpi=120, format="png"))
+  _save(path, figure)
 
 
 def plot_growth(path: str, rows: Sequence[Row], axis: str):
@@ -72,7 +69,7 @@ def plot_growth(path: str, rows: Sequence[Row], axis: str):
   axes.set_xticks(sorted({choices.axis_size(row.work, axis) for row in rows}))
   axes.grid(alpha=0.3)
   axes.legend()
-  _whole(path, lambda unfinished: figure.savefig(unfinished, dpi=120, format="png"))
+  _save(path, figure)
 
 
 def _figure(width: float):
@@ -94,12 +91,6 @@ def _plain_ticks(axis):
   axis.set_minor_locator(ticker.NullLocator())
 
 
-def _whole(path: str, write: Callable[[str], None]):
-  """Lets `write` write a file beside `path`, and puts it there when it is whole."""
-  unfinished = f"{path}.{os.getpid()}.tmp"
-  try:
-    write(unfinished)
-    os.replace(unfinished, path)
-  finally:
-    if os.path.exists(unfinished):
-      os.remove(unfinished)
+def _save(path, figure):
+  with files.whole(path) as file:
+    figure.savefig(file, dpi=120, format="png")

@@ -6,6 +6,7 @@ import os
 import typing
 from collections.abc import Iterable
 
+from hklm import files
 from hklm.config import TokenizerConfig
 from hklm.data import base
 from hklm.data.bpe import BpeTokenizer
@@ -77,17 +78,8 @@ def save(tokenizer: base.Tokenizer, path: str) -> None:
     tokenizer: any of this package.
     path: a file, replaced if it exists.
   """
-  unfinished = f"{path}.{os.getpid()}.tmp"
-  try:
-    with open(unfinished, "w", encoding="ascii") as file:
-      json.dump(tokenizer.to_json(), file, indent=1)
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(unfinished, path)
-  except BaseException:
-    if os.path.exists(unfinished):
-      os.remove(unfinished)
-    raise
+  with files.whole(path) as file:
+    file.write(json.dumps(tokenizer.to_json(), indent=1).encode("ascii"))
 
 
 def load(path: str) -> base.Tokenizer:

@@ -34,11 +34,25 @@ class Predictions(NamedTuple):
 
 
 class Figures(NamedTuple):
-  """Of places `[...]`: nats and rank of what comes next, entropy of what is predicted, in nats."""
+  """Of places `[...]`, on the device: what the logarithms are taken of, on the host, in float64.
 
-  nats: jax.Array
-  entropies: jax.Array
+  Attributes:
+    masses: `sum_v exp(logit_v - highest logit)`; 1 or more.
+    gaps: how far the logit of what comes next is below the highest.
+    mean_gaps: the mean of all gaps, each with its probability.
+    ranks: of what comes next.
+  """
+
+  masses: jax.Array
+  gaps: jax.Array
+  mean_gaps: jax.Array
   ranks: jax.Array
+
+  def on_host(self) -> Predictions:
+    """Awaits them: nats `gap + log mass`, entropies `mean gap + log mass`, ranks, each `[...]`."""
+    masses, gaps, mean_gaps = (np.asarray(values, np.float64) for values in self[:3])
+    return Predictions(gaps + np.log(masses), mean_gaps + np.log(masses),
+                       np.asarray(self.ranks, np.int64))
 
 
 def predict_lines(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
@@ -84,23 +98,26 @@ def predict_lines(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
 
 
 def figures(logits: jax.Array, targets: jax.Array) -> Figures:
-  """Nats and rank of each target, and the entropy of each distribution.
+  """What nats and rank of each target, and the entropy of each distribution, come from.
 
   Args:
     logits: `[..., V]`.
     targets: ids `[...]`.
 
   Returns:
-    `Figures` `[...]`, nats in float32 or wider.
+    `Figures` `[...]`, in float32 or wider.
 
-  >>> figures(jnp.log(jnp.array([.5, .25, .25])), jnp.array(1)).ranks.tolist()
-  2
+  >>> its = figures(jnp.log(jnp.array([.5, .25, .25])), jnp.array(1)).on_host()
+  >>> round(float(its.nats / np.log(2)), 6), round(float(its.entropies / np.log(2)), 6), its.ranks
+  (2.0, 1.5, array(2))
   """
   logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-  log_p = jax.nn.log_softmax(logits)
-  true = jnp.take_along_axis(log_p, targets[..., None], axis=-1)
-  return Figures(-true[..., 0], jax.scipy.special.entr(jnp.exp(log_p)).sum(-1),
-                 1 + (log_p > true).sum(-1))
+  gaps = logits.max(-1, keepdims=True) - logits  # [..., V]; infinite where p is 0
+  weights = jnp.exp(-gaps)
+  masses = weights.sum(-1)
+  mean_gaps = jnp.where(weights > 0, weights * gaps, 0).sum(-1) / masses
+  true = jnp.take_along_axis(gaps, targets[..., None], axis=-1)
+  return Figures(masses, true[..., 0], mean_gaps, 1 + (gaps < true).sum(-1))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -136,17 +153,10 @@ def _pieces(lm, params, fed) -> Iterator[tuple[list[int], int, Figures]]:
 
 def _take(group, start, its, found):
   """Waits for a piece's figures and puts them in their places."""
-  for values, name in zip(its, Predictions._fields, strict=True):
-    values = np.asarray(values)  # [T, B]
+  for name, values in its.on_host()._asdict().items():  # [T, B]
     for column, line in enumerate(group):
       places = getattr(found[line], name)[start:start + len(values)]
       places[:] = values[:len(places), column]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _start_logits(lm, params):
-  logits = lm.readout(params, lm.initial_state(params, 1))[0]
-  return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
 def at_the_start(lm: LanguageModel, params) -> tuple[np.ndarray, float]:
@@ -156,15 +166,17 @@ def at_the_start(lm: LanguageModel, params) -> tuple[np.ndarray, float]:
     lm: the bundle of functions.
     params: its parameters.
   """
-  log_p, entropy = _start(lm, params)
-  return np.asarray(log_p, np.float64), float(entropy)
+  logits = np.asarray(_start(lm, params)[0], np.float64)  # [V]
+  log_p = logits - logits.max()
+  log_p -= np.log(np.exp(log_p).sum())
+  p = np.exp(log_p)
+  return log_p, -(p * np.where(p > 0, log_p, 0)).sum()
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _start(lm, params):
-  logits = lm.readout(params, lm.initial_state(params, 1))[0]
-  log_p = jax.nn.log_softmax(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)))
-  return log_p, jax.scipy.special.entr(jnp.exp(log_p)).sum()
+  """Logits `[1, V]`."""
+  return lm.readout(params, lm.initial_state(params, 1))
 
 
 def of_the_first(log_p: np.ndarray, token: int):

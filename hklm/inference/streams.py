@@ -71,7 +71,7 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
     nonlocal carried
     figures, carried = read_window(
         params, *(shapes.laid_out([ids], window, 1) for ids in (tokens, targets)), carried)
-    return [np.asarray(values)[:len(tokens), 0] for values in figures]
+    return [values[:len(tokens), 0] for values in figures.on_host()]
 
   for number, line in enumerate(lines):
     ids = shapes.checked(line, number, lm.config.vocab_size)

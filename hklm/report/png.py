@@ -1,7 +1,8 @@
 """A figure as a PNG file, by matplotlib (extra `plots`)."""
 
 import contextlib
-import os
+
+from hklm import files
 
 
 @contextlib.contextmanager
@@ -26,9 +27,5 @@ def drawn(path: str, width: float, height: float):
   figure = Figure(figsize=(width, height), layout="constrained")
   FigureCanvasAgg(figure)
   yield figure
-  try:
-    figure.savefig(path + ".new", dpi=120, format="png")
-    os.replace(path + ".new", path)
-  finally:  # half of it takes room on a full disk
-    with contextlib.suppress(FileNotFoundError):
-      os.remove(path + ".new")
+  with files.whole(path) as file:
+    figure.savefig(file, dpi=120, format="png")

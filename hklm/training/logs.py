@@ -9,6 +9,7 @@ import time
 
 from tqdm import tqdm
 
+from hklm import files
 from hklm.errors import InputError
 from hklm.training import processes
 
@@ -143,15 +144,8 @@ def keep_rows(path: str, step: int):
   if damaged:
     say(f"{path}: {damaged:,} lines are not rows of a run; they are left out")
   kept = [line for line, row in found if row and row["step"] <= step]
-  new = path + ".new"
-  try:
-    with _written(path):
-      with open(new, "wb") as file:
-        file.writelines(kept)
-      os.replace(new, path)
-  finally:
-    if os.path.exists(new):
-      os.remove(new)
+  with _written(path), files.whole(path) as file:
+    file.writelines(kept)
 
 
 @contextlib.contextmanager

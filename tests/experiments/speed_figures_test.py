@@ -239,7 +239,7 @@ class PlotsTest(absltest.TestCase):
     """The axes of a plot that is written nowhere."""
     made, figure = [], files._figure
     with (mock.patch.object(files, "_figure", lambda width: made.append(figure(width)) or made[0]),
-          mock.patch.object(files, "_whole")):
+          mock.patch.object(files, "_save")):
       plot("nowhere", *args)
     (_, axes), = made
     return axes

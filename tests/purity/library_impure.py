@@ -169,6 +169,11 @@ def drawing_nothing(path: str):
     pass
 
 
+def written_whole(path: str):
+  with files.whole(path) as file:
+    file.write(b"text")
+
+
 def saving_states(path: str):
   with files.written_whole(path, "states") as file:
     states.save(file, made.facts().states)
@@ -258,9 +263,11 @@ IMPURE: dict[str, Impure] = {
         drawing, plots.surprisal, [made.line("ab")], made.V), (READS, *BENEATH)),
     "report.png.drawn": Impure((WRITES,), lambda folder: drawing(
         drawing_nothing, folder), (READS, *BENEATH)),
-    "files.written_whole": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+    "files.whole": Impure((WRITES, SYSTEM), lambda folder: call(
+        written_whole, os.path.join(folder, "file"))),
+    "files.written_whole": Impure((WRITES, SYSTEM), lambda folder: call(
         saving_states, os.path.join(folder, "states.npz"))),
-    "inference.states.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+    "inference.states.save": Impure((WRITES, SYSTEM), lambda folder: call(
         saving_states, os.path.join(folder, "states.npz"))),
     "report.events.writer": Impure((READS, WRITES), writing_events_again, BENEATH),
     "run.check_free": Impure((READS,), lambda folder: call(
@@ -271,7 +278,7 @@ IMPURE: dict[str, Impure] = {
         resuming.find, run_directory(folder), TRAINING, True)),
     "resuming.Found.complete": Impure((READS,), lambda folder: call(
         resuming.Found.complete.fget, resuming.Found(None, checkpoint(folder), {}, None))),
-    "resuming.make_as_it_was": Impure((READS, WRITES), lambda folder: call(
+    "resuming.make_as_it_was": Impure((READS, WRITES, SYSTEM), lambda folder: call(
         resuming.make_as_it_was, os.path.dirname(os.path.dirname(checkpoint(folder))), "", 1, {})),
     "resuming.with_the_best_there_is": Impure((READS, SAYS), lambda folder: call(
         resuming.with_the_best_there_is, folder, "", loop.Progress(1.0, 1.0, best_step=1))),
@@ -325,7 +332,7 @@ IMPURE: dict[str, Impure] = {
     "training.logs.append_jsonl": Impure((WRITES,), lambda folder: call(
         functools.partial(logs.append_jsonl, step=1), metrics_file(folder))),
     "training.logs.rows": Impure((READS,), lambda folder: call(logs.rows, metrics_file(folder))),
-    "training.logs.keep_rows": Impure((READS, WRITES), lambda folder: call(
+    "training.logs.keep_rows": Impure((READS, WRITES, SYSTEM), lambda folder: call(
         logs.keep_rows, metrics_file(folder), 1), (SAYS,)),  # a traced number compares with no row
     "training.logs.say": Impure((SAYS,), lambda folder: call(logs.say, "done")),
     "training.meeting.wait": Impure((CLOCK, "uses the network"), lambda folder: call(

@@ -81,6 +81,8 @@ PURE: dict[str, Callable[[], Call]] = {
     "inference.places.size": lambda: call(places.size, "né"),
     "inference.places.words": lambda: call(
         places.words, "a b", np.array([0, 1, 2]), np.array([1, 2, 3])),
+    "inference.predictions.Figures.on_host": lambda: call(
+        predictions.Figures(*np.ones([4, 3], np.float32)).on_host),
     "inference.predictions.at_the_start": lambda: call(predictions.at_the_start, lm(), params()),
     "inference.predictions.figures": lambda: call(
         predictions.figures, jnp.log(jnp.array([[.5, .3, .2]])), jnp.array([1])),

@@ -41,8 +41,9 @@ class CurvesTest(parameterized.TestCase):
     picture = pathlib.Path(self.drawn(TRAIN))
     before, written = picture.read_bytes(), []
 
-    def half(figure, path, **unused):
-      pathlib.Path(path).write_bytes(before[:100])
+    def half(figure, file, **unused):
+      file.write(before[:100])
+      file.flush()
       written.append(picture.read_bytes())
       raise OSError("disk full")
 
