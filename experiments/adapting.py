@@ -5,7 +5,7 @@ from typing import NamedTuple
 from absl import flags as absl_flags
 
 from experiments import cli, flags
-from hklm.data import corpora, encoding
+from hklm.data import encoding
 from hklm.data.streams import Streams
 from hklm.errors import InputError
 from hklm.inference import adaptive, dynamic, streams, temperature
@@ -105,5 +105,4 @@ def _gradient_sizes(run, lm, segment):
 
 def _ids(run, name):
   """The tokens of the text that a flag names."""
-  corpus = corpora.open_corpus(FLAGS[name].value, FLAGS.encoding)
-  return encoding.encode_corpus(run.tokenizer, corpus).ids
+  return encoding.encode_corpus(run.tokenizer, flags.corpus(name)).ids

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from hklm.config import ModelConfig, TokenizerConfig, TrainConfig
-from hklm.data import corpora
+from hklm.data import corpora, sources
 
 FLAGS = flags.FLAGS
 
@@ -130,7 +130,10 @@ def train_config() -> TrainConfig:
 def corpus(name: str = "corpus") -> corpora.Corpus | None:
   """The corpus that flag `name` gives, or None where it is not given."""
   paths = FLAGS[name].value
-  return corpora.open_corpus(paths, FLAGS.encoding) if paths else None
+  if not paths:
+    return None
+  with sources.naming(f"--{name}"):
+    return corpora.open_corpus(paths, FLAGS.encoding)
 
 
 def fill_from_file(path: str):

@@ -9,7 +9,8 @@ from absl import flags as absl_flags
 
 from experiments import cli, flags
 from hklm import files
-from hklm.data import base, corpora
+from hklm import run as runs
+from hklm.data import base, corpora, encoding, texts
 from hklm.errors import InputError
 from hklm.report import facts, html
 
@@ -40,7 +41,7 @@ def main():
 def _text(run):
   """What `--input` gives, or the validation part of what the run's own flags give; and its name."""
   if FLAGS.input:
-    return corpora.open_corpus(FLAGS.input, FLAGS.encoding), FLAGS.input
+    return flags.corpus("input"), FLAGS.input
   file = os.path.join(run.path, "train.flags")
   if os.path.isfile(file):  # a run of `hklm.train` has none
     flags.fill_from_file(file)
@@ -48,14 +49,23 @@ def _text(run):
   if "-" in FLAGS.corpus + FLAGS.valid_corpus:
     raise InputError(f"the run's text came from standard input; {needed}")
   if FLAGS.valid_corpus:
-    return flags.corpus("valid_corpus"), "the run's validation text"
+    return _unchanged(run, flags.corpus("valid_corpus")), "the run's validation text"
   corpus, config = flags.corpus() or corpora.builtin_corpus(), run.config
   _, valid, _ = corpus.split(config.valid_fraction, config.test_fraction,
                              run.tokenizer.reads_bytes,
                              at_lines=run.tokenizer.kind in ("word", "bpe"))
   if not valid.length(run.tokenizer.reads_bytes):
     raise InputError(f"the run has no validation part; {needed}")
-  return valid, "the validation part of the run's text"
+  return _unchanged(run, valid), "the validation part of the run's text"
+
+
+def _unchanged(run, valid):
+  """The text, if the run was validated on it."""
+  if not texts.was_validation(encoding.encode_corpus(run.tokenizer, valid),
+                              runs.read_contents(run.path).text_fingerprint):
+    raise InputError("the run's text has changed since it was trained; needed: that text where it "
+                     "was, or another with --input")
+  return valid
 
 
 def _first_lines(corpus, length):

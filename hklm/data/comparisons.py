@@ -4,7 +4,6 @@ Tables of tabs are quoted as Python's `csv` quotes them; a file whose first line
 a JSON object a line.
 """
 
-import contextlib
 import csv
 import json
 import os
@@ -112,21 +111,12 @@ def numbered_lines(path: str, encoding: str, flag: str) -> list[tuple[int, str]]
 
 def _files(path, encoding, flag) -> Iterator[tuple[str, list[tuple[int, str]]]]:
   """Of each file at a path its name, which begins as the path was given, and numbered lines."""
-  with _naming(flag):
+  with sources.naming(flag):
     sources.check_encoding(encoding)
     whole = os.path.abspath(os.path.expanduser(path))
     for source in sources.find(path):
       name = source.name if path == "-" else path.rstrip("/") + source.name.removeprefix(whole)
       yield name, list(enumerate(tables.lines(corpora.Corpus((source,), encoding)), 1))
-
-
-@contextlib.contextmanager
-def _naming(flag):
-  """What reads files knows of `--corpus` alone; here another flag has named them."""
-  try:
-    yield
-  except InputError as error:
-    raise InputError(str(error).replace("--corpus", flag)) from error
 
 
 def _rows(name, lines, parser: Callable, flag) -> Iterator[tuple[int, dict]]:

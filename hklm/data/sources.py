@@ -118,6 +118,24 @@ def find(path: str) -> list[Source]:
   return sources
 
 
+@contextlib.contextmanager
+def naming(flag: str) -> Iterator[None]:
+  """What reads text knows of `--corpus` alone; within, mistakes name the flag that gave the text.
+
+  Args:
+    flag: as it is given, with its dashes.
+
+  >>> with naming("--input"):
+  ...   find("")
+  Traceback (most recent call last):
+  hklm.errors.InputError: found an empty path, needed a file, a folder or -; see --input
+  """
+  try:
+    yield
+  except InputError as error:
+    raise InputError(str(error).replace("--corpus", flag)) from error
+
+
 def check_encoding(encoding: str) -> None:
   """Refuses the name of an encoding that Python does not know.
 

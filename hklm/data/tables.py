@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TextIO
 
-from hklm.data import corpora
+from hklm.data import corpora, sources
 from hklm.errors import InputError
 
 FORMATS = ("tsv", "csv", "jsonl")
@@ -56,12 +56,18 @@ def items(path: str, text_column: str = "", encoding: str = "utf-8") -> Iterator
   Raises:
     InputError: what cannot be read; no such column; a row of another length (by number).
   """
-  found = lines(corpora.open_corpus([path], encoding))
+  with sources.naming("--input"):
+    found = _naming_input(lines(corpora.open_corpus([path], encoding)))
   plain = path.removesuffix(".gz")
   delimiter = next((its for end, its in _DELIMITERS.items() if plain.endswith(end)), "")
   if not (text_column or delimiter):
     return (Item(line, {}) for line in found)
   return _of_table(path, found, text_column, delimiter)
+
+
+def _naming_input(found):
+  with sources.naming("--input"):
+    yield from found
 
 
 def _of_table(path, found, text_column, delimiter):

@@ -36,6 +36,11 @@ class Text(NamedTuple):
             f"{train.unknown_tokens:,} of them unknown")
 
 
+def was_validation(part: encoding.Tokens, fingerprint: str) -> bool:
+  """Whether an encoded text was the validation part of the `Text` with this fingerprint."""
+  return fingerprint.partition("-")[2] == part.fingerprint[:32]
+
+
 def prepare(config: TrainConfig, corpus: corpora.Corpus | Sequence[str] = (),
             valid_corpus: corpora.Corpus | Sequence[str] = (),
             tokenizer: base.Tokenizer | None = None) -> Text:

@@ -63,17 +63,12 @@ class WordScore(NamedTuple):
   """A word of a line: the sum over its tokens.
 
   Attributes:
-    line: the line's index, from 0.
-    word: the word's index in its line, as in `TokenScore`.
+    line, char_start, char_end, byte_start, byte_end: as in `TokenScore`.
+    word: the word's index in its line, as there.
     text: its characters, without the white space before it; of the end of a line, its spelling.
-    char_start: offset of its first character in the line.
-    char_end: offset after its last character.
-    byte_start: the same in the line's UTF-8.
-    byte_end: the same.
     surprisal_bits: `-log2 p(its tokens | what is before them)`.
-    entropy_bits: of the distribution that its first token was drawn from.
-    entropy_reduction_bits: that, less the entropy after its last token.
-    entropy_reduction_bits_max0: the same, or 0 where it is negative.
+    entropy_bits, entropy_reduction_bits, entropy_reduction_bits_max0: as in `TokenScore`, before
+      its first token and after its last.
     tokens: how many.
     unknown: whether one of them is unknown.
   """

@@ -73,7 +73,7 @@ def chart(title: str, x_label: str, y_label: str, series: Sequence[Series],
       joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
       parts.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" '
                    'stroke-width="1.5"/>')
-    if its.marks:
+    if its.marks or len(places) == 1:  # one point makes no line
       parts += [_mark(number, x, y, colour) for x, y in places]
     x, y = WIDTH - _RIGHT - 190, _TOP + 10 + 18 * number
     if its.line:

@@ -73,7 +73,7 @@ class ItemsTest(TablesTestCase):
     self.assertIn("x.csv", str(caught.exception))
 
   def test_a_file_that_is_none(self):
-    with self.assertRaisesRegex(InputError, "No such file"):
+    with self.assertRaisesRegex(InputError, "No such file.*; see --input$"):
       list(tables.items(os.path.join(self.folder, "none.csv"), "a"))
 
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import tempfile
+from unittest import mock
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from absl.testing import absltest, parameterized
 import hklm
 from experiments import report, score
 from hklm import run as runs
-from hklm.data import corpora, tokenizers
+from hklm.data import corpora, texts, tokenizers
 from tests import on_disk
 from tests.experiments import binaries
 from tests.report import made
@@ -42,7 +43,9 @@ class ReportTest(parameterized.TestCase):
     config = hklm.TrainConfig(
         hklm.ModelConfig(tokenizer.vocab_size, 3, 4, num_layers=2, cell=cell),
         hklm.TokenizerConfig(kind), valid_fraction=valid_fraction)
-    path = runs.create(os.path.join(self.folder, f"<b>{kind}&"), runs.Contents(config, tokenizer),
+    text = texts.prepare(config, self.corpus, tokenizer=tokenizer)
+    path = runs.create(os.path.join(self.folder, f"<b>{kind}&"),
+                       runs.Contents(config, tokenizer, text.fingerprint),
                        files={"train.flags": f"--corpus={corpus or self.corpus}\n--seed=3\n",
                               "metrics.jsonl": '{"step": 1, "valid_nats_per_token": 0.6931471806}\n'
                                                '{"step": 2, "train_na'})
@@ -89,7 +92,8 @@ class ReportTest(parameterized.TestCase):
     self.assertIn("experiments.own_cell:mgu tells no gates", page.one("section", id="gates")[1])
 
   def test_a_run_of_the_builtin_text(self):
-    run_dir = self.made_run("byte")
+    with mock.patch.object(self, "corpus", corpora.builtin_corpus()):
+      run_dir = self.made_run("byte")
     os.remove(os.path.join(run_dir, "train.flags"))
     os.remove(os.path.join(run_dir, "metrics.jsonl"))
     page = self.reported(run_dir, "--text_length=120")
@@ -103,7 +107,7 @@ class ReportTest(parameterized.TestCase):
         (["--output="], "--output is not given; needed: the HTML file to write"),
         (["--text_length=0"], "--text_length=0 is out of range"),
         ([f"--output={self.folder}/no/x.html"], "cannot be written (No such file or directory)"),
-        ([f"--input={empty}"], "empty.txt: found an empty file"),
+        ([f"--input={empty}"], "empty.txt: found an empty file, needed text; see --input"),
         ([f"--input={other}"], "line 0: found 'Z' (U+005A) at position 4"),
         (["--input=/no/such"], "/no/such: No such file")):
       done = binaries.here(report, f"--run_dir={run_dir}", f"--output={self.page}", *flags)
@@ -118,6 +122,13 @@ class ReportTest(parameterized.TestCase):
     self.assertEqual(done.status, 1)
     self.assertIn(message, done.stderr)
     self.assertIn("see --input", done.stderr)
+
+  def test_a_text_that_has_changed_since(self):
+    run_dir = self.made_run()
+    self.write("corpus.txt", TEXT[::-1].encode())
+    done = binaries.here(report, f"--output={self.page}", f"--run_dir={run_dir}")
+    self.assertEqual(done.status, 1)
+    self.assertIn("the run's text has changed since it was trained", done.stderr)
 
   def test_score_saves_states(self):
     text = self.write("own.txt", b'the "it"\n\n(was)\n')

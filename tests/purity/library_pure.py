@@ -103,6 +103,11 @@ AVERAGED = dataclasses.replace(TRAINING, average="exponential")
 ALL_ON = {"accumulate": 2, "compute_dtype": "bfloat16", "remat_steps": 2, "average": "polyak",
           "on_nonfinite": "skip", "optimizer": "sgd"}
 
+def naming_bad(flag: str):
+  with sources.naming(flag):
+    sources.check_encoding("utf-9 --corpus")
+
+
 _ARGUMENTS = {"encode": (TEXT,), "encode_with_offsets": (TEXT,), "decode": ([1, 0, 2],),
               "decode_stream": ([1, 0, 2],), "symbol": (1,), "to_json": (), "fingerprint": (),
               "vocab_size": (), "unknown": (), "end_of_line": ()}
@@ -166,6 +171,9 @@ _DATA = {
     "data.corpora.Corpus.part": lambda: call(corpora.Corpus.part, written(), 2, 5),
     "data.corpora.Corpus.split": lambda: call(
         corpora.Corpus.split, written(), 0.25, 0.25, False, True),
+    "data.sources.naming": lambda: call(refused(naming_bad), "--input"),
+    "data.texts.was_validation": lambda: call(
+        texts.was_validation, text().train, "ab-cd"),
     "data.sources.Source.read_bytes": lambda: call(
         listed(sources.Source.read_bytes), *written().sources),
     "data.sources.Source.read_text": lambda: call(

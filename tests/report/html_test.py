@@ -193,6 +193,7 @@ class ChartsTest(parameterized.TestCase):
   def test_one_point_and_none(self):
     one = charts.chart("t", "x", "y", [charts.Series("a", [(3, 3)])])
     self.assertIn('points="344.0,134.0"', one)  # in the middle of the axes: 64 to 624, 16 to 252
+    self.assertIn('<circle cx="344.0" cy="134.0"', one)  # a line of one point is not to be seen
     none = charts.chart("t", "x", "y", [])
     self.assertNotIn("points=", none)
     self.assertNotIn("nan", none)
