@@ -61,6 +61,8 @@ def main():
       write([*row, context, *item.columns.values()])
   if FLAGS.per == "total":
     _write_totals(counted, context)
+  if counted.unknown_examples:
+    cli.note(f"unknown words, for example: {' '.join(counted.unknown_examples)}")
   for figure in FIGURES:
     cli.note(f"{figure}: {_with_interval(counted, figure)}")
 

@@ -72,12 +72,16 @@ class Totals:
     self._groups = []  # arrays [4, 5]: with or without ends, unknown ones; the five counts
     self._open = np.zeros([4, len(_COUNTS), 0])  # tokens of a block that is not full
     self.lines = self.unavailable = 0
+    self.unknown_examples = ()  # up to 10 different spellings, the first met
 
   def add(self, line: ScoredLine) -> np.ndarray:
     """Counts a line in; returns its own sums, float64 `[4, 5]`."""
     counts = _counted(line)  # [4, 5, N]
     self.lines += 1
     self.unavailable += int(np.isnan(line.surprisals).sum())
+    if len(self.unknown_examples) < 10:
+      spelled = (line.text[line.starts[n]:line.ends[n]] for n in np.flatnonzero(line.unknown))
+      self.unknown_examples = tuple(dict.fromkeys([*self.unknown_examples, *spelled]))[:10]
     if not self._by_block:
       self._groups.append(counts.sum(axis=-1))
       return self._groups[-1]

@@ -13,7 +13,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from experiments import evaluate, sample, train
+from experiments import evaluate, sample, score, train
 from hklm.data import corpora
 from hklm.errors import InputError
 from tests import on_disk
@@ -145,6 +145,8 @@ class EvaluateTest(parameterized.TestCase):
     self.assertEqual(figures["oov_tokens"], 3)
     self.assertIn("zebra gnu .", done.stderr)
     self.assertNotEqual(figures["perplexity_without_oov"], figures["perplexity"])
+    done = binaries.here(score, f"--run_dir={trained('word')[0]}", f"--input={text}")
+    self.assertIn("unknown words, for example: zebra gnu .\n", done.stderr)
 
   def test_folders_compressed_files_and_several(self):
     folder = path("folder")

@@ -37,6 +37,12 @@ class SumsTest(absltest.TestCase):
     self.assertEqual(counted.sums(unknown=False), (27, 4, 2, 11, 12))  # " dog" is 4 of them
     self.assertEqual(counted.sums(ends=False, unknown=False), (3, 2, 2, 9, 10))
 
+  def test_the_first_spellings_of_unknown_words(self):
+    counted = totals.Totals()
+    counted.add(line("the naïve dog the", [1, 2, 4, 8, 16], unknown=[1, 2]))
+    counted.add(line("dog " + " ".join("abcdefghij"), 12 * [1], unknown=range(11)))
+    self.assertEqual(counted.unknown_examples, ("naïve", "dog", *"abcdefgh"))
+
   def test_figures_are_those_of_the_definitions(self):
     counted = totals.Totals()
     counted.add(line("to be", [2, 2, 2, 3, 3, 3], words=False))
