@@ -4,9 +4,11 @@ A binary is `def main(): ...` and `if __name__ == "__main__": cli.run(main)`. Us
 (`InputError`, `OSError`) end in one line on standard error and exit status 1.
 """
 
+import errno
 import os
 import signal
 import sys
+import tempfile
 
 import jax
 from absl import app, flags, logging
@@ -27,6 +29,8 @@ def run(main, names=()):
   """
   if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see the package's first lines
     signal.signal(signal.SIGINT, signal.default_int_handler)
+  if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    signal.signal(signal.SIGTERM, _ended)
   for name in ("stdout", "stderr"):
     if getattr(sys, name) is None:  # closed by whoever started us
       setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
@@ -39,6 +43,11 @@ def run(main, names=()):
   sys.unraisablehook = lambda unused_args: None  # tensorstore's threads, after a disk was full
   app.run(lambda unused_argv: _guarded(main),
           flags_parser=lambda argv: _parse_flags(argv, names))
+
+
+def _ended(unused_number, unused_frame):
+  """SIGTERM: what is open is put in order first, so that nothing half-written stays."""
+  sys.exit(128 + signal.SIGTERM)
 
 
 def note(message: str):
@@ -97,12 +106,14 @@ def _guarded(main):
   except (InputError, OSError) as error:
     if flags.FLAGS.debug:
       raise
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+      _fail(f"standard output or {tempfile.gettempdir()}: {error.strerror}; needed: room there")
     _fail(error)
   except jax.errors.JaxRuntimeError as error:
     if flags.FLAGS.debug or "RESOURCE_EXHAUSTED" not in str(error):
       raise
     _fail(f"out of memory ({str(error).splitlines()[0]}); lower --batch_size, --bptt, "
-          "--hidden_size, --vocab_size or --samples")
+          "--hidden_size, --vocab_size, --samples or --cache_size")
 
 
 def _fail(error):

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable
 
@@ -121,6 +122,9 @@ def _nbest():
              f"error rate {_rate(tuned, weight)}; with 0: {_rate(tuned, 0.0)}")
   totals = rescore.totals(given, log_p, [len(text.split()) for text in texts], weight,
                           FLAGS.nbest_word_penalty).tolist()
+  if not all(map(math.isfinite, totals)):
+    raise InputError(f"--nbest_weight={weight:g} --nbest_word_penalty={FLAGS.nbest_word_penalty:g} "
+                     "give totals that are not finite; needed: smaller ones")
   order = rescore.best_first(ids, totals)
   if FLAGS.nbest_costs_to:
     with files.written_whole(FLAGS.nbest_costs_to, "nbest_costs_to") as file:
@@ -177,8 +181,7 @@ def _write(names, rows, others):
   """Rows with what else belongs to each, in columns of their own; a cell that is lacking is empty.
   """
   extra = list(dict.fromkeys(name for cells in others for name in cells))
-  write = tables.writer(sys.stdout, [*names, *(f"input_{name}" if name in names else name
-                                               for name in extra)], FLAGS.output_format)
+  write = tables.writer(sys.stdout, [*names, *tables.apart(names, extra)], FLAGS.output_format)
   for row, cells in zip(rows, others, strict=True):
     write([*row, *(_cell(cells.get(name)) for name in extra)])
 

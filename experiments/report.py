@@ -41,6 +41,9 @@ def main():
 def _text(run):
   """What `--input` gives, or the validation part of what the run's own flags give; and its name."""
   if FLAGS.input:
+    if FLAGS.input.removesuffix(".gz").endswith((".csv", ".tsv")):
+      raise InputError(f"--input={FLAGS.input}: found a table; needed: plain text, one of its "
+                       "columns in a file of its own")
     return flags.corpus("input"), FLAGS.input
   file = os.path.join(run.path, "train.flags")
   if os.path.isfile(file):  # a run of `hklm.train` has none

@@ -4,13 +4,17 @@ A table on standard output, a row a token; what it comes to in all, on standard 
 """
 
 import itertools
+import math
+import shutil
 import sys
+import tempfile
 
 from absl import flags as absl_flags
 
 from experiments import adapting, cli, comparing, flags
 from hklm import files
 from hklm.data import tables
+from hklm.errors import InputError
 from hklm.inference import score, states, totals
 
 FLAGS = flags.FLAGS
@@ -37,12 +41,22 @@ def main():
     return
   cli.announce_device()
   run = cli.load_run()
+  with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as table:
+    _score(run, table)
+    table.seek(0)
+    shutil.copyfileobj(table, sys.stdout)  # of a text that is refused, no row is shown
+
+
+def _score(run, table):
   items = tables.items(FLAGS.input or "-", FLAGS.text_column, FLAGS.encoding)
   stream = FLAGS.mode == "stream"
   its = adapting.adapting(run, stream, "--mode=stream")
+  if FLAGS.states and FLAGS.dynamic_rate:
+    raise InputError("--states are those of the run's own parameters, and --dynamic_rate changes "
+                     "them; needed: one of the two")
   if FLAGS.states:
     items = list(items)
-    _write_states(run, [item.text for item in items], stream)
+  texts = [item.text for item in items] if FLAGS.states else ()
   items, kept = itertools.tee(items)
   lines = score.scored_lines(its.lm, run.params, run.tokenizer, (item.text for item in items),
                              FLAGS.start, stream, its.reader)
@@ -55,14 +69,19 @@ def main():
     names, rows = _ROWS[FLAGS.per](line, counts)
     if write is None:
       names = [*names, "context"]
-      others = [f"input_{name}" if name in names else name for name in item.columns]
-      write = tables.writer(sys.stdout, names + others, FLAGS.output_format)
+      write = tables.writer(table, names + tables.apart(names, item.columns), FLAGS.output_format)
     for row in rows:
       write([*row, context, *item.columns.values()])
+  if not counted.sums().tokens:
+    raise InputError(f"--input={FLAGS.input or '-'}: nothing to score; needed: at least one token "
+                     "after what is before the first; see --start")
   if FLAGS.per == "total":
-    _write_totals(counted, context)
+    _write_totals(table, counted, context)
+  if FLAGS.states:
+    _write_states(run, texts, stream)
   if counted.unknown_examples:
-    cli.note(f"unknown words, for example: {' '.join(counted.unknown_examples)}")
+    cli.note(f"unknown words: {counted.unknown}, for example: "
+             f"{' '.join(counted.unknown_examples)}")
   for figure in FIGURES:
     cli.note(f"{figure}: {_with_interval(counted, figure)}")
 
@@ -95,10 +114,10 @@ _KEPT = {"all": (True, True), "without_ends": (False, True), "without_unknown": 
          "without_both": (False, False)}
 
 
-def _write_totals(counted, context):
+def _write_totals(table, counted, context):
   """A row each for all tokens, and for those without ends of lines, without unknown words."""
   figures = [name for figure in FIGURES for name in (figure, f"{figure}_low", f"{figure}_high")]
-  write = tables.writer(sys.stdout, ["counted", "lines", "surprisal_bits", *totals.Sums._fields[1:],
+  write = tables.writer(table, ["counted", "lines", "surprisal_bits", *totals.Sums._fields[1:],
                                      "unavailable", *figures, "context"], FLAGS.output_format)
   for name, kept in _KEPT.items():
     sums = counted.sums(*kept)
@@ -110,7 +129,8 @@ def _write_totals(counted, context):
 
 def _with_interval(counted, figure):
   low, high = counted.interval(figure)
-  return f"{getattr(counted.sums(), figure):.6g} (95 % of resamples: {low:.6g} to {high:.6g})"
+  interval = "" if math.isnan(low) else f" (95 % of resamples: {low:.6g} to {high:.6g})"
+  return f"{getattr(counted.sums(), figure):.6g}{interval}"
 
 
 if __name__ == "__main__":

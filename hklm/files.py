@@ -13,7 +13,7 @@ def whole(path: str) -> Iterator[IO[bytes]]:
   """A file to write, at its path when all is written; an older file there stays until then.
 
   Args:
-    path: where.
+    path: where. A link leads there; a device or pipe is written to.
 
   Yields:
     It, open for bytes.
@@ -28,6 +28,11 @@ def whole(path: str) -> Iterator[IO[bytes]]:
   ...   os.listdir(folder)
   ['file']
   """
+  path = os.path.realpath(path)  # a link stays one
+  if os.path.exists(path) and not os.path.isfile(path):  # a device, as /dev/stdout; not a folder
+    with open(path, "wb") as file:
+      yield file
+    return
   unfinished = f"{path}.{os.getpid()}.tmp"
   try:
     with open(unfinished, "wb") as file:

@@ -26,7 +26,7 @@ class CharTokenizer(base.Tokenizer):
   >>> tokenizer.encode("bad")
   Traceback (most recent call last):
   hklm.errors.InputError: found 'd' (U+0064) at position 2, which is not among the 3 characters \
-of the vocabulary; leave it out, train on text that has it, or use --tokenizer=byte
+of the vocabulary; leave it out, train on text that has it, or with --tokenizer=byte
   """
 
   alphabet: str
@@ -71,7 +71,7 @@ of the vocabulary; leave it out, train on text that has it, or use --tokenizer=b
       raise InputError(
           f"found {base.describe(text[unseen[0]])} at position {at + unseen[0]}, which is not "
           f"among the {self.vocab_size} characters of the vocabulary; leave it out, train on text "
-          "that has it, or use --tokenizer=byte")
+          "that has it, or with --tokenizer=byte")
     return ids.astype(base.id_dtype(self.vocab_size))
 
   def encode_with_offsets(self, text: str) -> base.Encoding:

@@ -153,7 +153,7 @@ def _pair_parser(first: str) -> tuple[bool, Callable[[str], dict]]:
     cells = _cells(line)
     if len(cells) != len(names):
       raise InputError(f"found {len(cells)} cells between tabs; needed: {len(names)} "
-                       f"({', '.join(names)})")
+                       f"({', '.join(names)}), with a tab between two")
     return _with_texts(dict(zip(names, cells, strict=True)), GOOD, BAD)
   return is_head, parse
 
@@ -179,10 +179,14 @@ def _cells(line: str) -> list[str]:
                      "doubled") from error
 
 
+def _no_constant(name):
+  raise ValueError(f"{name} is no number of JSON")
+
+
 def _object(line: str) -> dict:
   try:
-    found = json.loads(line)
-  except json.JSONDecodeError as error:
+    found = json.loads(line, parse_constant=_no_constant)
+  except (ValueError, RecursionError) as error:
     raise InputError(f"found no JSON ({error}); needed: an object a line") from error
   if not isinstance(found, dict):
     raise InputError(f"found {type(found).__name__}; needed: a JSON object a line")

@@ -80,9 +80,14 @@ def read(path: str, costs: str = "", encoding: str = "utf-8") -> list[Hypothesis
                        f"{line} again; needed: different ones; see --nbest")
   if not costs:
     return found
-  cost_of = dict(cost for _, cost in _parsed(
+  cost_of = {}
+  for number, (key, cost) in _parsed(
       costs, comparisons.numbered_lines(costs, encoding, "--nbest_scores"), _parse_cost,
-      "--nbest_scores"))
+      "--nbest_scores"):
+    if key in cost_of:
+      raise InputError(f"{costs}, line {number}: found a second cost of {key}; needed: one; see "
+                       "--nbest_scores")
+    cost_of[key] = cost
   for hypothesis in found:
     if hypothesis.key not in cost_of:
       raise InputError(f"{costs}: found no cost of {hypothesis.key}, line {hypothesis.line} of "

@@ -67,10 +67,11 @@ class Source:
         offset = read - len(error.object) + error.start
         raise InputError(
             f"{self.name}: found byte 0x{error.object[error.start]:02x} at byte offset {offset}, "
-            f"which is not valid {encoding}; change --encoding, or use --tokenizer=byte") from None
+            f"which is not valid {encoding}; change --encoding, or train with --tokenizer=byte"
+        ) from None
       except UnicodeError as error:
-        raise InputError(f"{self.name}: not valid {encoding} ({error}); change --encoding, or use "
-                         "--tokenizer=byte") from None
+        raise InputError(f"{self.name}: not valid {encoding} ({error}); change --encoding, or "
+                         "train with --tokenizer=byte") from None
       if at_start and text:
         text = text.removeprefix("\ufeff")
         at_start = False

@@ -76,7 +76,8 @@ def reader(lm: LanguageModel, cache: CacheSettings | None = None,
   def read(params, tokens, targets, carried):
     return _read(lm, segment, params, tokens, targets, carried, cache, dynamic, sizes)
 
-  return streams.Reader(max(window // segment, 1) * segment, start, read)
+  remedy = "a smaller --dynamic_rate" if dynamic else "another --cache_weight or --cache_flatness"
+  return streams.Reader(max(window // segment, 1) * segment, start, read, remedy)
 
 
 def evaluate_adapting(lm: LanguageModel, params, ids, how: streams.Reader,

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hklm.config import LARGEST_FLOAT32
 from hklm.errors import InputError
 from hklm.model import LanguageModel
 
@@ -58,13 +59,14 @@ def check_cache(settings: CacheSettings):
   >>> check_cache(CacheSettings(size=500, weight=1.0, flatness=0.3))
   Traceback (most recent call last):
   hklm.errors.InputError: found --cache_size=500 --cache_weight=1.0 --cache_flatness=0.3; needed: \
-a size of 1 or more, a weight from 0 to below 1, a finite flatness
+a size of 1 to 2**31 - 1, a weight from 0 to below 1, a finite flatness, in float32
   """
   size, weight, flatness = settings
-  if size < 1 or not 0 <= weight < 1 or not np.isfinite(flatness):
+  if not (1 <= size < 2**31 and 0 <= np.float32(weight) < 1
+          and abs(flatness) <= LARGEST_FLOAT32):
     raise InputError(
         f"found --cache_size={size} --cache_weight={weight} --cache_flatness={flatness}; needed: "
-        "a size of 1 or more, a weight from 0 to below 1, a finite flatness")
+        "a size of 1 to 2**31 - 1, a weight from 0 to below 1, a finite flatness, in float32")
 
 
 def empty_cache(lm: LanguageModel, params, size: int, batch_size: int) -> Cache:
@@ -121,7 +123,8 @@ def with_cache(logits: jax.Array, hidden: jax.Array, tokens: jax.Array, cache: C
   held = ((age >= 1) & (age <= W) & (place >= W - cache.filled))[:, None]  # [T, 1, W + T - 1]
   # Not -inf: where nothing is held, that would be NaN.
   scores = jnp.where(held, scores, jnp.finfo(scores.dtype).min)
-  shares = jax.nn.softmax(scores)
+  # A held score may be as low: what is not held has no share all the same.
+  shares = jnp.where(held, jax.nn.softmax(scores), 0)
   pointed = jnp.zeros(logits.shape, shares.dtype).at[
       jnp.arange(T)[:, None, None], jnp.arange(tokens.shape[1])[:, None], read[1:].T].add(shares)
   log_p = jax.nn.log_softmax(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)))

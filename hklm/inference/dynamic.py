@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hklm.config import LARGEST_FLOAT32
 from hklm.errors import InputError
 from hklm.losses import token_nats
 from hklm.model import LanguageModel
@@ -53,7 +54,8 @@ def check_dynamic(settings: DynamicSettings):
 more
   """
   rate, decay, segment, epsilon = settings
-  if not (0 < rate < np.inf and 0 <= decay < np.inf and segment >= 1 and 0 < epsilon < np.inf):
+  most = LARGEST_FLOAT32
+  if not (0 < rate <= most and 0 <= decay <= most and segment >= 1 and 0 < epsilon <= most):
     raise InputError(
         f"found --dynamic_rate={rate} --dynamic_decay={decay} --dynamic_segment={segment} "
         f"--dynamic_epsilon={epsilon}; needed: finite, rate and epsilon above 0, decay 0 or more, "

@@ -110,7 +110,8 @@ def _pieces(lm, params, lines) -> Iterator[tuple[list[int], int, jax.Array]]:
       yield group, start + 1, nats
 
 
-def groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int], int]]:
+def groups(lengths: Sequence[int], vocab_size: int, fewest: int = 1
+           ) -> Iterator[tuple[list[int], int]]:
   """Lines to score side by side, the longest first, empty ones left out.
 
   All lines of a group are at least half as long as its first, or the first has at most 8 tokens;
@@ -119,6 +120,7 @@ def groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int],
   Args:
     lengths: of the lines.
     vocab_size: V; the larger, the smaller the groups, since logits are `[T, B, V]`.
+    fewest: B at least, whatever the group.
 
   Yields:
     The lines' places in `lengths`, and how many columns B they get, at least one each.
@@ -131,10 +133,10 @@ def groups(lengths: Sequence[int], vocab_size: int) -> Iterator[tuple[list[int],
   start = 0
   while start < len(order):
     longest = lengths[order[start]]
-    most = max(1, tokens // padded(min(longest, WINDOW)))
+    most = max(fewest, tokens // padded(min(longest, WINDOW)))
     group = [n for n in order[start:start + most]
              if 2 * lengths[n] >= longest or longest <= _PADDED[0]]
-    columns = 1
+    columns = fewest
     while columns < len(group):
       columns *= 4
     yield group, min(columns, most)

@@ -29,7 +29,7 @@ def both(text: str, encoding: Encoding, in_bytes: bool):
   return characters, (starts, ends)
 
 
-def words(text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def words(text: str, starts: np.ndarray) -> np.ndarray:
   """The index of each token's word, int64 `[N]`.
 
   Words are what white space separates, and have the white space before them; what is after the
@@ -38,30 +38,19 @@ def words(text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
   Args:
     text: the line.
     starts: of the tokens, in characters.
-    ends: of the tokens, in characters.
 
-  >>> words(" so be it", np.array([0, 1, 3, 4, 6, 9]), np.array([1, 3, 4, 6, 9, 9])).tolist()
+  >>> words(" so be it", np.array([0, 1, 3, 4, 6, 9])).tolist()
   [0, 0, 1, 1, 2, 3]
   """
   space = np.array([character.isspace() for character in text] + [True], bool)
   begun = np.cumsum(~space & np.concatenate([[True], space[:-1]]))  # words, this place included
   word_of = np.where(space, begun, begun - 1)  # [C + 1]
-  # A token that begins with white space is of the word that it goes on with.
-  first = np.where(ends > starts, _first_solid(space, starts, ends), starts)
-  return word_of[first]
+  return word_of[starts]  # one that begins with white space is of the word that it goes on with
 
 
 def size(text: str) -> int:
   """Bytes of UTF-8."""
   return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _first_solid(space, starts, ends):
-  """The first place of each token that is no white space; its start, where all is."""
-  solid_from = np.flatnonzero(~space)
-  at = np.searchsorted(solid_from, starts)
-  found = np.append(solid_from, len(space))[at]
-  return np.where(found < ends, found, starts)
 
 
 def _bytes_before(text):

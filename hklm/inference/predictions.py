@@ -5,6 +5,7 @@ Dimension letters: N tokens of a line, T time, B batch, V vocabulary.
 
 import collections
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from hklm.errors import InputError
 from hklm.ids import check_ids
 from hklm.inference import lines as shapes
 from hklm.model import LanguageModel
+
+COLUMNS = 64  # of a group of lines, at least
+DIVERGED = "finite parameters; the run has diverged: train it again"
 
 
 class Predictions(NamedTuple):
@@ -137,11 +141,20 @@ def _pieces(lm, params, fed) -> Iterator[tuple[list[int], int, Figures]]:
   """Group, start, and figures `[T, B]`: column b has those of line `group[b]` from `start` on.
 
   What is beyond a line's end is padding, after its tokens, so that no mask need keep it from them.
+
+  A line has the same figures in whatever company. XLA's product on a CPU adds up in another order
+  for a few rows than for many, but in one order for all numbers of rows from about 50 on: no group
+  has fewer columns. A line too long for that to be cheap is read alone, always.
   """
-  for group, columns in shapes.groups([len(ids) for ids in fed], lm.config.vocab_size):
+  V, lengths = lm.config.vocab_size, np.array([len(ids) for ids in fed], int)
+  alone = [([n], 1) for n in np.flatnonzero(lengths > shapes.WINDOW).tolist()]
+  others = np.where(lengths > shapes.WINDOW, 0, lengths).tolist()
+  for group, columns in itertools.chain(alone, shapes.groups(others, V, COLUMNS)):
     longest = len(fed[group[0]])
     windows = -(-longest // shapes.WINDOW)
     steps = shapes.padded(-(-longest // windows))
+    while steps > 1 and steps * columns * V > shapes.LOGITS:
+      steps = 1 << (steps - 1).bit_length() - 1  # the power of two below
     state = None
     for start in range(0, longest, steps):
       tokens, targets = (shapes.laid_out([fed[n][start + later:] for n in group], steps, columns)
@@ -201,15 +214,16 @@ def _shifted(ids, its, start) -> Predictions:
                      np.concatenate([ranks, its.ranks[:-1]]))
 
 
-def finite(its: Predictions, line: int) -> Predictions:
+def finite(its: Predictions, line: int, remedy: str = DIVERGED) -> Predictions:
   """The same.
 
   Args:
     its: of a line.
     line: its number, for the message.
+    remedy: what the message says is needed.
 
   Raises:
-    InputError: a surprisal that is not finite; the first is named.
+    InputError: a surprisal or an entropy that is not finite; the first is named.
 
   >>> finite(Predictions(np.array([1.0, np.nan]), np.zeros(3), np.ones(2)), 7)
   Traceback (most recent call last):
@@ -217,7 +231,11 @@ def finite(its: Predictions, line: int) -> Predictions:
 run has diverged: train it again
   """
   wrong = np.flatnonzero(~np.isfinite(its.nats))
+  if not wrong.size and not np.isfinite(its.entropies).all():
+    place = np.flatnonzero(~np.isfinite(its.entropies))[0]
+    raise InputError(f"line {line}, before token {place}: the entropy is {its.entropies[place]}; "
+                     f"needed: {remedy}")
   if wrong.size:
     raise InputError(f"line {line}, token {wrong[0]}: the surprisal is {its.nats[wrong[0]]}; "
-                     "needed: finite parameters; the run has diverged: train it again")
+                     f"needed: {remedy}")
   return its

@@ -19,6 +19,7 @@ from hklm.inference.streams import Reader, predict_stream
 from hklm.model import LanguageModel
 
 STARTS = ("eol", "state", "none")
+_ROWS = 1 << 12  # rows that are made at a time
 _BATCH = 1 << 20  # characters of lines that are scored side by side
 
 
@@ -124,12 +125,14 @@ class ScoredLine(NamedTuple):
   def tokens(self) -> Iterator[TokenScore]:
     """A row a token."""
     reductions = self.entropies[:-1] - self.entropies[1:]
-    columns = (self.symbols, self.starts, self.ends, self.byte_starts, self.byte_ends,
-               self.surprisals, self.entropies[:-1], reductions, np.maximum(reductions, 0),
-               self.ranks, self.unknown, self.words)
-    rows = zip(*(column if isinstance(column, list) else column.tolist() for column in columns),
-               strict=True)
-    return (TokenScore(self.number, index, *row) for index, row in enumerate(rows))
+    columns = (self.starts, self.ends, self.byte_starts, self.byte_ends, self.surprisals,
+               self.entropies[:-1], reductions, np.maximum(reductions, 0), self.ranks,
+               self.unknown, self.words)
+    for start in range(0, len(self.symbols), _ROWS):  # a long line's numbers are no objects at once
+      block = slice(start, start + _ROWS)
+      rows = zip(self.symbols[block], *(column[block].tolist() for column in columns), strict=True)
+      for index, row in enumerate(rows, start):
+        yield TokenScore(self.number, index, *row)
 
   def by_word(self) -> Iterator[WordScore]:
     """A row a word."""
@@ -164,7 +167,8 @@ def score(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Sequence[str],
     Rows in the order of the lines; see `scored_lines` for more lines than memory has room for.
 
   Raises:
-    InputError: a result that is not finite, a line that the tokenizer refuses, a line feed.
+    InputError: a result that is not finite, a line that the tokenizer refuses, a line feed, a
+      string in place of lines.
 
   >>> import hklm, jax, jax.numpy as jnp
   >>> from hklm.data import tokenizers
@@ -178,6 +182,8 @@ def score(lm: LanguageModel, params, tokenizer: Tokenizer, lines: Sequence[str],
   0 2 \\n 2 2 2.0
   1 0 \\n 0 0 2.0
   """
+  if isinstance(lines, str):
+    raise InputError(f"found the string {lines[:40]!r}; needed: a list of lines")
   return [row for line in scored_lines(lm, params, tokenizer, lines, start)
           for row in line.tokens()]
 
@@ -263,12 +269,12 @@ def encoded(tokenizer: Tokenizer, text: str, number: int) -> Encoding:
     InputError: a line feed; what the tokenizer refuses.
   """
   if "\n" in text:
-    raise InputError(f"line {number}: found a line feed at position {text.index(chr(10))}; needed: "
-                     "one line a text")
+    raise InputError(f"line {number}, counted from 0: found a line feed at position "
+                     f"{text.index(chr(10))}; needed: one line a text")
   try:
     return tokenizer.encode_with_offsets(text if tokenizer.end_of_line is None else text + "\n")
   except InputError as error:
-    raise InputError(f"line {number}: {error}") from error
+    raise InputError(f"line {number}, counted from 0: {error}") from error
 
 
 def _carried(lm, params, tokenizer, numbered, start, first, reader):
@@ -301,4 +307,4 @@ def _line(tokenizer, number, text, encoding, its) -> ScoredLine:
   return ScoredLine(
       number, text, [spell(int(token)) for token in ids], starts, ends, byte_starts, byte_ends,
       its.nats / math.log(2), its.entropies / math.log(2), its.ranks, unknown,
-      places.words(text, starts, ends), ended)
+      places.words(text, starts), ended)

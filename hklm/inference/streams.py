@@ -22,11 +22,13 @@ class Reader(NamedTuple):
     window: T, tokens that are read at a time.
     start: `params ->` what is carried, before the first token.
     read: `(params, tokens [T, 1], targets [T, 1], carried) -> Figures [T, 1], carried`.
+    remedy: what to change where figures are not finite; empty: the parameters.
   """
 
   window: int
   start: Callable
   read: Callable
+  remedy: str = ""
 
 
 def plain_reader(lm: LanguageModel) -> Reader:
@@ -59,8 +61,9 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
   >>> [line.nats.round(6).tolist() for line in predict_stream(lm, zeros, [[0], [], [3, 1]])]
   [[1.386294], [], [1.386294, 1.386294]]
   """
-  window, start, read_window = reader or plain_reader(lm)
-  carried, found = start(params), _Found()
+  window, start, read_window, remedy = reader or plain_reader(lm)
+  carried = start(params)
+  found = _Found(remedy or predictions.DIVERGED)
   unread, log_p = np.array([] if first is None else [first], np.int32), None
   if first is None:
     log_p, entropy = predictions.at_the_start(lm, params)
@@ -93,7 +96,8 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
 class _Found:
   """Figures of tokens whose lines are not complete yet."""
 
-  def __init__(self):
+  def __init__(self, remedy):
+    self._remedy = remedy  # where they are not finite
     self.lengths = collections.deque()  # of the lines
     self._number = 0  # of the first of them
     self._pieces = Predictions([], [], [])
@@ -113,5 +117,6 @@ class _Found:
       self._pieces = Predictions(*([values[N:]] for values in joined))
       self._places -= N
       nats, entropies, ranks = joined
-      yield predictions.finite(Predictions(nats[:N], entropies[:N + 1], ranks[:N]), self._number)
+      yield predictions.finite(Predictions(nats[:N], entropies[:N + 1], ranks[:N]), self._number,
+                               self._remedy)
       self._number += 1

@@ -12,7 +12,7 @@ from hklm.inference.score import ScoredLine
 
 BLOCK = 1000  # tokens of one text that are drawn together
 RESAMPLES = 1000
-_COUNTS = ("bits", "tokens", "words", "characters", "bytes")
+_COUNTS = ("bits", "tokens", "words", "characters", "bytes", "word_bits")
 
 
 class Sums(NamedTuple):
@@ -21,9 +21,10 @@ class Sums(NamedTuple):
   Attributes:
     bits: their surprisal.
     tokens: how many.
-    words: how many words white space separates.
+    words: how many of the words that white space separates have no other tokens.
     characters: that they stand for, the end of a line being one.
     bytes: the same, in UTF-8.
+    word_bits: the surprisal of those words and of the ends of lines.
   """
 
   bits: float
@@ -31,6 +32,7 @@ class Sums(NamedTuple):
   words: int
   characters: int
   bytes: int
+  word_bits: float
 
   @property
   def perplexity(self) -> float:
@@ -39,8 +41,8 @@ class Sums(NamedTuple):
 
   @property
   def perplexity_per_word(self) -> float:
-    """2 to the bits per word; for a model of words, the same if every one is a token."""
-    return _power(self.bits, self.words)
+    """2 to `word_bits` per word."""
+    return _power(self.word_bits, self.words)
 
   @property
   def bits_per_character(self) -> float:
@@ -69,22 +71,24 @@ class Totals:
         text, and not lines.
     """
     self._by_block = by_block
-    self._groups = []  # arrays [4, 5]: with or without ends, unknown ones; the five counts
+    self._groups = []  # arrays [4, 6]: with or without ends, unknown ones; the counts
     self._open = np.zeros([4, len(_COUNTS), 0])  # tokens of a block that is not full
-    self.lines = self.unavailable = 0
+    self.lines = self.unavailable = self.unknown = 0
     self.unknown_examples = ()  # up to 10 different spellings, the first met
 
   def add(self, line: ScoredLine) -> np.ndarray:
-    """Counts a line in; returns its own sums, float64 `[4, 5]`."""
-    counts = _counted(line)  # [4, 5, N]
+    """Counts a line in; returns its own sums, float64 `[4, 6]`."""
+    each, kept, whole = _counted(line)
     self.lines += 1
+    self.unknown += int(line.unknown.sum())
     self.unavailable += int(np.isnan(line.surprisals).sum())
     if len(self.unknown_examples) < 10:
       spelled = (line.text[line.starts[n]:line.ends[n]] for n in np.flatnonzero(line.unknown))
       self.unknown_examples = tuple(dict.fromkeys([*self.unknown_examples, *spelled]))[:10]
     if not self._by_block:
-      self._groups.append(counts.sum(axis=-1))
+      self._groups.append(_of_words(kept @ each.T, whole @ each.T))
       return self._groups[-1]
+    counts = _of_words(kept[:, None] * each, whole[:, None] * each)
     self._open = np.concatenate([self._open, counts], axis=-1)
     while self._open.shape[-1] >= BLOCK:
       self._groups.append(self._open[..., :BLOCK].sum(axis=-1))
@@ -108,14 +112,20 @@ class Totals:
       ends: whether the ends of lines count.
       unknown: whether unknown words count.
     """
-    groups = np.array(self._all()).reshape(-1, 4, len(_COUNTS))[:, _place(ends, unknown)]  # [G, 5]
+    groups = np.array(self._all()).reshape(-1, 4, len(_COUNTS))[:, _place(ends, unknown)]  # [G, 6]
     if len(groups) < 2:
       return Interval(math.nan, math.nan)
     generator = np.random.default_rng(0)
     shares = np.full(len(groups), 1 / len(groups))
     drawn = (generator.multinomial(len(groups), shares) @ groups for _ in range(RESAMPLES))
-    found = [getattr(_sums(row), figure) for row in drawn]
-    return Interval(*np.nanpercentile(found, [2.5, 97.5]).tolist())
+    found = np.array([getattr(_sums(row), figure) for row in drawn])
+    found = found[~np.isnan(found)]  # of resamples that have what it is divided by
+    if not len(found):
+      return Interval(math.nan, math.nan)
+    if np.isinf(found).any():  # between a number and infinity there is none
+      return Interval(*(float(np.percentile(found, percent, method=method))
+                        for percent, method in ((2.5, "lower"), (97.5, "higher"))))
+    return Interval(*np.percentile(found, [2.5, 97.5]).tolist())
 
   def _all(self):
     rest = [self._open.sum(axis=-1)] if self._open.shape[-1] else []
@@ -128,7 +138,7 @@ def sums_of(counts: np.ndarray, ends: bool = True, unknown: bool = True) -> Sums
 
 
 def _sums(row) -> Sums:
-  return Sums(float(row[0]), *(int(count) for count in row[1:]))
+  return Sums(float(row[0]), *(int(count) for count in row[1:-1]), float(row[-1]))
 
 
 def _place(ends, unknown):
@@ -136,7 +146,8 @@ def _place(ends, unknown):
 
 
 def _counted(line: ScoredLine) -> np.ndarray:
-  """Counts of each token, `[4, 5, N]`: its characters and bytes with the gap before it."""
+  """What is counted of each token, `[6, N]`, its characters and bytes with the gap before it; which
+  are kept `[4, N]`; which of those are not of a word of which some are not, `[4, N]`."""
   N = len(line.surprisals)
   size = np.array([len(line.text), len(line.text.encode("utf-8", "surrogatepass"))])
   ends = np.array([line.ends, line.byte_ends])  # [2, N]
@@ -145,16 +156,27 @@ def _counted(line: ScoredLine) -> np.ndarray:
   elif N:
     ends[:, -1] = size
   lengths = np.diff(ends, prepend=0)
-  words = np.diff(line.words, prepend=-1) > 0
+  begins = np.diff(line.words, prepend=-1) > 0
+  in_words = line.words < len(line.text.split())  # what is behind the last word is none
   if line.ended:
-    words[-1] = False
-  each = np.array([line.surprisals, np.ones(N), words, *lengths])  # [5, N]
+    in_words[-1] = False
   there = ~np.isnan(line.surprisals)
+  bits = np.where(there, line.surprisals, 0.0)
+  each = np.array([bits, np.ones(N), begins & in_words, *lengths, bits])
   is_end = np.zeros(N, bool)
   is_end[N - 1:] = line.ended
   kept = [there & (with_ends | ~is_end) & (with_unknown | ~line.unknown)
           for with_ends in (True, False) for with_unknown in (True, False)]
-  return np.where(np.array(kept)[:, None], each, 0.0)
+  whole = [its & ~(np.isin(line.words, line.words[~its & in_words]) & in_words) for its in kept]
+  return each, np.array(kept), np.array(whole)
+
+
+def _of_words(kept, whole):
+  """Counts `[4, 6, ...]`; words and their bits are those of words that are whole."""
+  found = kept.copy()
+  places = [_COUNTS.index("words"), _COUNTS.index("word_bits")]
+  found[:, places] = whole[:, places]
+  return found
 
 
 def _power(bits, count):

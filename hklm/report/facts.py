@@ -1,6 +1,5 @@
 """What a report of a run shows, as values: `hklm.report.html` makes a page of it."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from hklm.errors import InputError
 from hklm.inference.generate import generate
 from hklm.inference.score import ScoredLine, scored_lines
 from hklm.inference.states import States, states
+from hklm.training import logs
 
 TEMPERATURES = (0.5, 0.8, 1.0)
 SAMPLE_TOKENS = 300
@@ -74,19 +74,5 @@ def collect(run: runs.Run, lines: Sequence[str], source: str) -> Facts:
       "before its first token": {"eol": "the end of a line", "state": "the initial state"}[start],
   }
   return Facts(os.path.basename(run.path), about, UNITS[tokenizer.kind], model.cell,
-               tokenizer.vocab_size, _rows(run.path), scored, its, samples)
-
-
-def _rows(run_dir) -> list[dict]:
-  """Of metrics.jsonl; a line that is not whole is left out, and so is a file that is not there."""
-  rows = []
-  try:
-    with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
-      for line in file:
-        try:
-          rows.append(json.loads(line))
-        except ValueError:
-          continue
-  except FileNotFoundError:
-    pass
-  return rows
+               tokenizer.vocab_size, logs.rows(os.path.join(run.path, "metrics.jsonl")), scored,
+               its, samples)

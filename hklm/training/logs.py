@@ -119,8 +119,9 @@ def _parsed(path):
         return
       try:
         row = json.loads(line)
-        numbers = [row["step"], *(row[name] for name in TIMES if name in row)]
-        is_row = all(isinstance(number, (int, float)) for number in numbers)
+        is_row = type(row["step"]) is int and all(
+            math.isfinite(value) for name, value in row.items()
+            if value is not None or name in TIMES)
       except (ValueError, TypeError, KeyError, RecursionError):
         is_row = False
       yield line, row if is_row else None

@@ -58,9 +58,12 @@ class ItemsTest(TablesTestCase):
     self.assertEqual([*tables.items(path, "b")], [("2", {"a": "1"})])
 
   @parameterized.parameters(
-      ("a,b\n1,2\n", "", "found the columns a, b; needed: different ones, and --text_column"),
+      ("a,b\n1,2\n", "", "found the columns a, b; needed: --text_column to name the one"),
       ("a,b\n1,2\n", "c", "found the columns a, b; .* found --text_column=c"),
-      ("a,a\n1,2\n", "a", "found the columns a, a; needed: different ones"),
+      ("a,a\n1,2\n", "a", "found 2 columns called 'a'; needed: names that differ"),
+      ("a,,\n1,,\n", "a", "found 2 columns called ''"),
+      ("PK\3\4\x14\0", "a", "found a spreadsheet's own format; needed: it saved as CSV"),
+      ('a,b\n"1\n2",3\n', "a", "row 2: found a line feed in a; needed: a text on one line"),
       ("", "a", "found an empty file"),
       ("a,b\n1,2\n1,2,3\n", "a", "row 3 has 3 cells, the first 2"),
       ("a,b\n1,2\n1\n", "a", "row 3 has 1 cells, the first 2"),
@@ -71,6 +74,31 @@ class ItemsTest(TablesTestCase):
       list(tables.items(self.file("x.csv", content), column))
     self.assertNotIn("\n", str(caught.exception))
     self.assertIn("x.csv", str(caught.exception))
+
+  @parameterized.parameters(("x.csv", ";"), ("x.csv", "\t"), ("x.tsv", ","))
+  def test_another_separator_than_the_name_says(self, name, delimiter):
+    path = self.file(name, "a,b;c".replace(",", delimiter).replace(";", delimiter) + "\n"
+                     + delimiter.join("123"))
+    self.assertEqual([*tables.items(path, "b")], [("2", {"a": "1", "c": "3"})])
+
+  def test_a_column_alone_keeps_what_separates_elsewhere(self):
+    path = self.file("x.csv", 'text\n"to be, or not; to"\n')
+    self.assertEqual([*tables.items(path, "text")], [("to be, or not; to", {})])
+
+  def test_blank_rows_and_a_large_cell(self):
+    path = self.file("x.csv", "a,b\n,\n1," + "x" * 200_000 + "\n\n,\n")
+    self.assertEqual([*tables.items(path, "b")], [("x" * 200_000, {"a": "1"})])
+
+  def test_a_folder_of_tables(self):
+    self.file("1.csv", "a\nx\n")
+    self.file("2.csv", "a\ny\n")
+    with self.assertRaisesRegex(InputError, "found a folder; needed: one table; see --input"):
+      tables.items(self.folder, "a")
+
+  def test_a_compressed_table_needs_its_column(self):
+    path = self.file("x.csv.gz", gzip.compress(b"a\nx\n"))
+    with self.assertRaisesRegex(InputError, "found the columns a; needed: --text_column"):
+      list(tables.items(path))
 
   def test_a_file_that_is_none(self):
     with self.assertRaisesRegex(InputError, "No such file.*; see --input$"):

@@ -146,7 +146,7 @@ class EvaluateTest(parameterized.TestCase):
     self.assertIn("zebra gnu .", done.stderr)
     self.assertNotEqual(figures["perplexity_without_oov"], figures["perplexity"])
     done = binaries.here(score, f"--run_dir={trained('word')[0]}", f"--input={text}")
-    self.assertIn("unknown words, for example: zebra gnu .\n", done.stderr)
+    self.assertIn("unknown words: 3, for example: zebra gnu .\n", done.stderr)
 
   def test_folders_compressed_files_and_several(self):
     folder = path("folder")

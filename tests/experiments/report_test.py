@@ -14,6 +14,10 @@ import hklm
 from experiments import report, score
 from hklm import run as runs
 from hklm.data import corpora, texts, tokenizers
+from hklm.errors import InputError
+from hklm.inference import generate, states
+from hklm.inference import score as score_
+from hklm.report import facts
 from tests import on_disk
 from tests.experiments import binaries
 from tests.report import made
@@ -87,6 +91,49 @@ class ReportTest(parameterized.TestCase):
     self.assertEqual(self.shown(page), 'the café\n\n(was) "it" \n')
     self.assertIn(text, page.one("dl", **{"class": "about"})[1])
 
+  def test_the_text_is_read_as_one_after_an_end_of_line(self):
+    run = runs.load_run(self.made_run())
+    lines = ["the café", '(was) "it"', "and"]
+    its = facts.collect(run, lines, "a text")
+    scored = list(score_.scored_lines(run.lm, run.params, run.tokenizer, lines, carried=True))
+    for line, needed in zip(its.lines, scored, strict=True):
+      np.testing.assert_allclose(line.surprisals, needed.surprisals, rtol=1e-6)
+    needed = states.states(run.lm, run.params, run.tokenizer, lines, carried=True)
+    np.testing.assert_allclose(its.states.layers[1].output, needed.layers[1].output, rtol=1e-6)
+    alone = states.states(run.lm, run.params, run.tokenizer, lines, "state", carried=True)
+    self.assertGreater(abs(alone.layers[1].output - needed.layers[1].output).max(), 1e-4)
+    for temperature, text in its.samples.items():
+      tokens = generate.generate(run.lm, run.params, jax.random.key(0), facts.SAMPLE_TOKENS,
+                                 temperature=temperature)
+      self.assertEqual(text, run.tokenizer.decode(tokens[:, 0].tolist()))
+    self.assertLen(set(its.samples.values()), len(facts.TEMPERATURES))
+
+  def test_a_text_without_a_token(self):
+    tokenizer = tokenizers.build(hklm.TokenizerConfig("char"), ["ab"])  # knows no end of a line
+    config = hklm.TrainConfig(hklm.ModelConfig(tokenizer.vocab_size, 3, 4))
+    lm = hklm.language_model(config.model)
+    run = runs.Run(lm, lm.init(jax.random.key(0)), tokenizer, config, self.folder)
+    with self.assertRaisesRegex(InputError, "a text: nothing to score"):
+      facts.collect(run, ["", ""], "a text")
+
+  def test_damaged_rows_of_losses_are_left_out(self):
+    run_dir = self.made_run()
+    for row in ("null", "3", "[]", '{"train_nats_per_token": 1.0}', '{"step": "x"}',
+                '{"step": 3, "valid_nats_per_token": Infinity}', '{"step": 3, "x": "y"}',
+                '{"step": 3, "x": 1e400}', "[" * 100_000, '{"step": 4, "train_nats_per_token": 1}'):
+      with open(os.path.join(run_dir, "metrics.jsonl"), "a", encoding="utf-8") as file:
+        file.write("\n" + row)
+    with open(os.path.join(run_dir, "metrics.jsonl"), "ab") as file:
+      file.write(b"\n\xff\n")
+    _, said = self.reported(run_dir, "--text_length=50").one("section", id="curves")
+    self.assertIn("Lowest validation: 1.0000 bits per character, after update 1.", said)
+
+  def test_a_table_is_no_text(self):
+    table = self.write("x.csv", b"a,b\n1,the\n")
+    done = binaries.here(report, f"--run_dir={self.made_run()}", f"--output={self.page}",
+                         f"--input={table}")
+    self.assertIn("found a table; needed: plain text", done.stderr)
+
   def test_a_cell_that_tells_no_gates(self):
     page = self.reported(self.made_run(cell="experiments.own_cell:mgu"), "--text_length=100")
     self.assertIn("experiments.own_cell:mgu tells no gates", page.one("section", id="gates")[1])
@@ -108,7 +155,7 @@ class ReportTest(parameterized.TestCase):
         (["--text_length=0"], "--text_length=0 is out of range"),
         ([f"--output={self.folder}/no/x.html"], "cannot be written (No such file or directory)"),
         ([f"--input={empty}"], "empty.txt: found an empty file, needed text; see --input"),
-        ([f"--input={other}"], "line 0: found 'Z' (U+005A) at position 4"),
+        ([f"--input={other}"], "line 0, counted from 0: found 'Z' (U+005A) at position 4"),
         (["--input=/no/such"], "/no/such: No such file")):
       done = binaries.here(report, f"--run_dir={run_dir}", f"--output={self.page}", *flags)
       self.assertEqual(done.status, 1)

@@ -6,12 +6,16 @@ import json
 import math
 import os
 import tempfile
+from unittest import mock
 
+import jax
 import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from experiments import evaluate, score, train
+from experiments import cli, evaluate, score, train
+from hklm.inference import score as scoring
+from hklm.inference import states, totals
 from tests.experiments import binaries
 from tests.training import texts
 
@@ -113,6 +117,45 @@ class RowsTest(ScoreTestCase):
     _, said = self.score("--per=line")
     self.assertRegex(said, r"perplexity: [\d.]+ \(95 % of resamples: [\d.]+ to [\d.]+\)")
 
+  def test_intervals_are_of_what_is_counted(self):
+    run = self.trained
+    lines = list(scoring.scored_lines(run.lm, run.params, run.tokenizer, LINES))
+    for flags, by_block in (((), False), (("--mode=stream",), True)):
+      counted = totals.Totals(by_block)
+      if by_block:
+        lines = list(scoring.scored_lines(run.lm, run.params, run.tokenizer, LINES, carried=True))
+      with mock.patch.object(totals, "BLOCK", 7):
+        rows = self.rows("--per=total", *flags)
+        for line in lines:
+          counted.add(line)
+        for row, ends in zip(rows[:2], (True, False), strict=True):
+          for figure in score.FIGURES:
+            found = [float(row[f"{figure}_{end}"]) for end in ("low", "high")]
+            np.testing.assert_allclose(found, counted.interval(figure, ends), rtol=1e-4)
+
+  def test_csv(self):
+    printed, _ = self.score("--output_format=csv", "--per=line")
+    self.assertEqual([row["text"] for row in csv.DictReader(io.StringIO(printed))], list(LINES))
+
+  def test_one_line_has_no_interval(self):
+    _, said = self.score(path=texts.write(self.folder, "one.txt", LINES[0]))
+    self.assertRegex(said.splitlines()[-1], r"^bits_per_byte: [\d.]+$")
+
+  def test_columns_of_one_name_stay_apart(self):
+    path = texts.write(self.folder, "names.csv", "token,input_token,s\n1,2," + LINES[0] + "\n")
+    printed, _ = self.score("--output_format=jsonl", "--text_column=s", path=path)
+    row = json.loads(printed.splitlines()[0])
+    self.assertEqual((row["input_token"], row["input_input_token"]), ("1", "2"))
+
+  def test_states_are_read_as_the_text_is(self):
+    path = os.path.join(self.folder, "states.npz")
+    for flags, carried in (((), False), (("--mode=stream",), True)):
+      self.score(f"--states={path}", *flags)
+      run = self.trained
+      its = states.states(run.lm, run.params, run.tokenizer, LINES, carried=carried)
+      with np.load(path) as found:
+        np.testing.assert_allclose(found["layer_0_cell"], its.layers[0].cells["cell"], rtol=1e-6)
+
   def test_an_empty_line_is_its_end(self):
     path = texts.write(self.folder, "empty.txt", "\n\n")
     rows = self.rows(path=path)
@@ -132,16 +175,44 @@ class MistakesTest(ScoreTestCase):
 
   @parameterized.parameters(
       (("--text_column=sentense",), "found the columns item, sentence, token; needed.*sentense"),
-      ((), "needed: different ones, and --text_column to name the one with texts"))
+      ((), "needed: --text_column to name the one with texts"))
   def test_of_a_table(self, flags, message):
     printed, said = self.score(*flags, path=self.spreadsheet())
     self.assertEqual(printed, "")
     self.assertRegex(said.splitlines()[-1], message)
 
+  def test_nothing_to_score(self):
+    path = texts.write(self.folder, "head.csv", "s,t\n")
+    for flags in ((), ("--per=total",)):
+      printed, said = self.score("--text_column=s", *flags, path=path)
+      self.assertEqual(printed, "")
+      self.assertRegex(said.splitlines()[-1], r"^error: --input=.*: nothing to score; needed: at")
+
+  @parameterized.parameters((), ("--mode=stream",))
+  def test_of_what_is_not_finite_no_row_is_shown(self, *flags):
+    run = self.trained
+    params = jax.tree.map(np.array, run.params)
+    (unlucky,) = run.tokenizer.encode("é")
+    params["embedding"]["table"][unlucky] = np.nan  # of the second line, not of the first
+    assert "é" in LINES[1] and "é" not in LINES[0]
+    states_path = os.path.join(self.folder, "none.npz")
+    with (mock.patch.object(cli, "load_run", lambda: run._replace(params=params)),
+          mock.patch.object(scoring, "_BATCH", 1)):
+      printed, said = self.score(*flags, f"--states={states_path}")
+    self.assertEqual(printed, "")
+    self.assertRegex(said.splitlines()[-1], r"^error: line \d+,.*needed: finite parameters")
+    self.assertFalse(os.path.exists(states_path))
+
+  def test_states_of_parameters_that_learn(self):
+    _, said = self.score("--states=x", "--dynamic_rate=1", "--mode=stream",
+                         f"--dynamic_corpus={self.path}")
+    self.assertIn("error: --states are those of the run's own parameters", said)
+
   def test_a_character_that_was_never_seen(self):
     path = texts.write(self.folder, "unseen.txt", "a\n☃\n")
     _, said = self.score(path=path)
-    self.assertRegex(said.splitlines()[-1], r"line 1: found '☃' .U\+2603. at position 0")
+    self.assertRegex(said.splitlines()[-1],
+                     r"line 1, counted from 0: found '☃' .U\+2603. at position 0")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What is predicted at every place of lines, beside NumPy; each line as if it were alone."""
 
 import functools
+import math
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ from absl.testing import absltest, parameterized
 
 import hklm
 from hklm.errors import InputError
-from hklm.inference import predictions, streams
+from hklm.inference import lines, predictions, streams
 from hklm.inference.lines import WINDOW
 from tests import oracle
 from tests.inference import compilations
@@ -95,7 +97,8 @@ class LinesTest(PredictionsTestCase):
 
   def test_a_line_is_the_same_alone_in_any_batch_and_order(self):
     with jax.enable_x64(False):
-      lm, params = model()
+      lm = hklm.language_model(hklm.ModelConfig(vocab_size=V, embedding_size=64, hidden_size=256))
+      params = oracle.random_like(jax.eval_shape(lm.init, jax.random.key(0)), scale=1.0)
       ids = some_lines(np.random.RandomState(1).randint(0, 45, size=300))
       together = predictions.predict_lines(lm, params, ids, 1)
       order = np.random.RandomState(2).permutation(len(ids))
@@ -105,6 +108,36 @@ class LinesTest(PredictionsTestCase):
       for n in range(0, 300, 29):
         (alone,) = predictions.predict_lines(lm, params, [ids[n]], 1)
         self.assert_same(alone, together[n], 1e-6)
+
+  def test_lines_are_read_side_by_side(self):
+    lm, params = model()
+    ids = some_lines(np.random.RandomState(1).randint(5, 41, size=2000))
+    begin = mock.Mock(side_effect=predictions._begin)
+    with mock.patch.object(predictions, "_begin", begin):
+      predictions.predict_lines(lm, params, ids, 0)
+    self.assertLess(begin.call_count, 2000 / 50)
+
+  def test_long_lines_are_the_same_in_any_company(self):
+    with jax.enable_x64(False):
+      lm, params = model()
+      ids = some_lines([WINDOW + 3, WINDOW + 70, 5, 2 * WINDOW])
+      together = predictions.predict_lines(lm, params, ids, 1)
+      for line, its in zip(ids[::-1], together[::-1], strict=True):
+        (alone,) = predictions.predict_lines(lm, params, [line], 1)
+        self.assert_same(alone, its, 1e-7)
+
+  def test_a_large_vocabulary_bounds_the_windows(self):
+    lm, params = model("float64")
+    ids = some_lines([40, 3, WINDOW + 1])
+    for logits in (64 * V * 11, 64 * V, 1):  # windows of 8 steps, of 1, and of 1 whatever B
+      read = mock.Mock(side_effect=predictions.read)
+      with (mock.patch.object(lines, "LOGITS", logits),
+            mock.patch.object(predictions, "read", read)):
+        found = predictions.predict_lines(lm, params, ids, 3)
+      for line, its in zip(ids, found, strict=True):
+        self.assert_same(its, Truth(lm, params, 3).line(line), 1e-11)
+      sizes = [call.args[2].size for call in read.call_args_list]
+      self.assertLessEqual(max(sizes), max(logits // V, 64))
 
   def test_10000_lines_compile_at_most_12_programs_and_none_again(self):
     lm, params = model(forget_bias=1.0)  # that nothing has compiled yet
@@ -120,9 +153,28 @@ class LinesTest(PredictionsTestCase):
     lm, params = model()
     bad = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
     with self.assertRaisesRegex(InputError, "line 1, token 0: the surprisal is nan"):
+      predictions.finite(predictions.predict_lines(lm, params, [[1, 2]])[0]._replace(
+          nats=np.full(2, np.nan)), 1)
+    with self.assertRaisesRegex(InputError, "line 0, before token 0: the entropy is nan"):
       predictions.predict_lines(lm, bad, [[], [1, 2]])
     with self.assertRaisesRegex(InputError, "line 0, token 0: the surprisal is nan"):
-      list(streams.predict_stream(lm, bad, [[1, 2]]))
+      predictions.predict_lines(lm, bad, [[1, 2]])
+    with self.assertRaisesRegex(InputError, "line 0, before token 0: the entropy is nan"):
+      list(streams.predict_stream(lm, bad, [[], [], [1, 2]]))
+    figures = predictions.figures(jnp.zeros([3, 1, V]), jnp.zeros([3, 1], int))
+    figures = figures._replace(gaps=figures.gaps.at[2].set(jnp.inf))
+    broken = streams.Reader(3, lambda params: None, lambda *args: (figures, None))
+    with self.assertRaisesRegex(InputError, "line 2, token 1: the surprisal is inf"):
+      list(streams.predict_stream(lm, params, [[1], [], [2, 3]], 0, broken))
+
+  @parameterized.parameters((math.inf, "line 1, token 1: the surprisal is inf"),
+                            (0.0, "line 1, before token 2: the entropy is nan"))
+  def test_infinity_and_an_entropy_are_refused_too(self, nats, message):
+    good = predictions.Predictions(np.ones(2), np.ones(3), np.ones(2, int))
+    self.assertIs(predictions.finite(good, 1), good)
+    bad = good._replace(nats=np.array([1, nats]), entropies=np.array([1, 1, math.nan]))
+    with self.assertRaisesRegex(InputError, message):
+      predictions.finite(bad, 1)
 
   def test_ids_that_the_model_cannot_read(self):
     lm, params = model()

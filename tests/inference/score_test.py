@@ -2,6 +2,7 @@
 
 import functools
 import math
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -120,8 +121,11 @@ class TokensTest(parameterized.TestCase):
 
   def test_lines_of_a_later_batch_keep_their_numbers(self):
     whole = scored("char")
-    with absltest.mock.patch.object(score, "_BATCH", 9):
-      parts = scored("char")
+    with mock.patch.object(score, "_BATCH", 9):
+      batches = mock.Mock(side_effect=predictions.predict_lines)
+      with mock.patch.object(score, "predict_lines", batches):
+        parts = scored("char")
+    self.assertLess(max(sum(map(len, call.args[2])) for call in batches.call_args_list), 30)
     self.assertEqual([line.number for line in parts], list(range(len(LINES))))
     for line, needed in zip(parts, whole, strict=True):
       np.testing.assert_allclose(line.surprisals, needed.surprisals, rtol=1e-5)
@@ -164,6 +168,17 @@ class WordsTest(parameterized.TestCase):
       reductions = math.fsum(row.entropy_reduction_bits for row in rows)
       self.assertAlmostEqual(reductions, line.entropies[0] - line.entropies[-1], 9)
 
+  @KINDS
+  def test_entropies_are_those_before_and_after_its_tokens(self, kind):
+    for line in scored(kind):
+      at = 0
+      for row in line.by_word():
+        reduction = line.entropies[at] - line.entropies[at + row.tokens]
+        self.assertEqual(row.entropy_bits, line.entropies[at])
+        self.assertEqual(row.entropy_reduction_bits, reduction)
+        self.assertEqual(row.entropy_reduction_bits_max0, max(0.0, reduction))
+        at += row.tokens
+
   def test_a_word_with_an_unknown_part(self):
     its = tokenizers.build(hklm.TokenizerConfig("word", split_punctuation=True), ["the cat .\n"])
     lm, params = model(its.vocab_size)
@@ -184,8 +199,8 @@ class ZerosTest(parameterized.TestCase):
     for carried in (False, True):
       for start in ("eol", "state"):
         for line in score.scored_lines(lm, zeros, its, LINES, start, carried):
-          np.testing.assert_allclose(line.surprisals, np.log2(its.vocab_size), rtol=1e-6)
-          np.testing.assert_allclose(line.entropies, np.log2(its.vocab_size), rtol=1e-6)
+          np.testing.assert_allclose(line.surprisals, np.log2(its.vocab_size), rtol=1e-15)
+          np.testing.assert_allclose(line.entropies, np.log2(its.vocab_size), rtol=1e-15)
 
 
 class RefusedTest(absltest.TestCase):
@@ -197,8 +212,10 @@ class RefusedTest(absltest.TestCase):
 
   def test_what_cannot_be_scored(self):
     its = tokenizer("char")
-    self.refused(r"line 1: found 'x' \(U\+0078\) at position 2", its, ["at", "atx"])
-    self.refused("line 0: found a line feed at position 1; needed: one line a text", its, ["a\nt"])
+    self.refused(r"line 1, counted from 0: found 'x' \(U\+0078\) at position 2", its, ["at", "atx"])
+    self.refused("line 0, counted from 0: found a line feed at position 1; needed: one line a text",
+                 its, ["a\nt"])
+    self.refused("found the string 'at'; needed: a list of lines", its, "at")
     self.refused("--start=first is unknown; needed: eol, state, none", its, ["a"], start="first")
 
   def test_a_tokenizer_without_an_end_of_line(self):

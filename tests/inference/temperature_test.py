@@ -113,6 +113,9 @@ class NeutralTest(parameterized.TestCase):
       temperature.tune_temperature(lm, params, [0])
     with self.assertRaisesRegex(InputError, "id 9 at position 1"):
       temperature.tune_temperature(lm, params, [0, 9])
+    for wrong in ({"window": 0}, {"streams": 0}):
+      with self.assertRaisesRegex(InputError, "needed: 1 or more"):
+        temperature.tune_temperature(lm, params, [0, 1], **wrong)
     bad = jax.tree.map(lambda leaf: leaf * np.nan, params)
     with self.assertRaisesRegex(InputError, "needed: finite parameters"):
       temperature.tune_temperature(lm, bad, [0, 1])

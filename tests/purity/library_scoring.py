@@ -70,6 +70,7 @@ def writing(form):
 
 
 PURE: dict[str, Callable[[], Call]] = {
+    "data.tables.apart": lambda: call(tables.apart, ["line"], ["item", "line"]),
     "data.tables.lines": lambda: call(listed(tables.lines), corpora.corpus_of("a\n\nb")),
     "data.tables.writer": lambda: writing("tsv"),
     "data.tables.writer, of JSON": lambda: writing("jsonl"),
@@ -80,7 +81,7 @@ PURE: dict[str, Callable[[], Call]] = {
         places.both, "né", Encoding(np.zeros(2), np.array([0, 1]), np.array([1, 2])), False),
     "inference.places.size": lambda: call(places.size, "né"),
     "inference.places.words": lambda: call(
-        places.words, "a b", np.array([0, 1, 2]), np.array([1, 2, 3])),
+        places.words, "a b", np.array([0, 1, 2])),
     "inference.predictions.Figures.on_host": lambda: call(
         predictions.Figures(*np.ones([4, 3], np.float32)).on_host),
     "inference.predictions.at_the_start": lambda: call(predictions.at_the_start, lm(), params()),

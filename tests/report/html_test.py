@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -95,6 +96,15 @@ class PageTest(parameterized.TestCase):
     gate = made.facts().states.layers[0].gates["i"]
     self.assertIn(f"0i0.0 %{100 * (gate > 0.9).mean():.1f} %", said)
     self.assertIn(f"1o{100 * (gate > 0.9).mean():.1f} %0.0 %", said)
+    drawn = []
+    with mock.patch.object(charts, "chart", lambda *args: drawn.append(args) or ""):
+      inside.gates(made.facts().states, "lstm")
+    _, x_label, y_label, series, _ = drawn[0]
+    self.assertIn("open", x_label)
+    self.assertIn("shut", y_label)
+    points = {its.name: its.points for its in series}
+    np.testing.assert_allclose(points["i"], [(share, 0) for share in (gate > 0.9).mean(axis=0)])
+    np.testing.assert_allclose(points["o"], [(0, share) for share in (gate > 0.9).mean(axis=0)])
 
   def test_a_cell_without_gates(self):
     facts = made.facts(cell="mine:cell")

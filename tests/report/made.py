@@ -22,7 +22,7 @@ def line(text: str, number: int = 0) -> ScoredLine:
   surprisals = np.arange(N) / 4
   return ScoredLine(number, text, [*text, "\\n"], starts, ends, starts, ends, surprisals,
                     np.linspace(2, 1, N + 1), np.arange(N) + 1, np.zeros(N, bool),
-                    places.words(text, starts, ends), True)
+                    places.words(text, starts), True)
 
 
 def states(tokens: int, quotes: np.ndarray) -> States:
