@@ -30,7 +30,7 @@ flags.DEFINE_multi_string(
     "corpus", [], "A file, a folder, a .gz, or - for standard input; may be given several times. "
     "Default: the built-in English text.")
 flags.DEFINE_multi_string("valid_corpus", [], "As --corpus: validation text of its own.")
-flags.DEFINE_string("encoding", "utf-8", "The encoding of --corpus and --valid_corpus.")
+flags.DEFINE_string("encoding", "utf-8", "The encoding of the texts that are read.")
 flags.DEFINE_string("input", "", "score: texts, one a line; a .csv or .tsv with --text_column; "
                     "default: standard input. report: a text; default: the start of the run's "
                     "validation part. - for standard input.")

@@ -85,15 +85,18 @@ class Totals:
     if len(self.unknown_examples) < 10:
       spelled = (line.text[line.starts[n]:line.ends[n]] for n in np.flatnonzero(line.unknown))
       self.unknown_examples = tuple(dict.fromkeys([*self.unknown_examples, *spelled]))[:10]
+    sums = _of_words(kept @ each.T, whole @ each.T)
     if not self._by_block:
-      self._groups.append(_of_words(kept @ each.T, whole @ each.T))
-      return self._groups[-1]
-    counts = _of_words(kept[:, None] * each, whole[:, None] * each)
-    self._open = np.concatenate([self._open, counts], axis=-1)
-    while self._open.shape[-1] >= BLOCK:
-      self._groups.append(self._open[..., :BLOCK].sum(axis=-1))
-      self._open = self._open[..., BLOCK:]
-    return counts.sum(axis=-1)
+      self._groups.append(sums)
+      return sums
+    for start in range(0, each.shape[-1], BLOCK):  # a long line's counts [4, 6, N] are large
+      its = slice(start, start + BLOCK)
+      counts = _of_words(kept[:, None, its] * each[:, its], whole[:, None, its] * each[:, its])
+      self._open = np.concatenate([self._open, counts], axis=-1)
+      if self._open.shape[-1] >= BLOCK:
+        self._groups.append(self._open[..., :BLOCK].sum(axis=-1))
+        self._open = self._open[..., BLOCK:]
+    return sums
 
   def sums(self, ends: bool = True, unknown: bool = True) -> Sums:
     """What all lines have together.

@@ -37,8 +37,9 @@ def surprisal(lines: Sequence[ScoredLine], vocab_size: int, png_path: str):
 
   most = sections.top(vocab_size)
   rows = _rows(lines)
-  with png.drawn(png_path, 0.1 * COLUMNS, 0.6 + 0.24 * len(rows)) as figure:
-    axes = figure.subplots()
+  height, legend = 0.24 * len(rows), 0.12  # inches
+  with png.drawn(png_path, 0.1 * COLUMNS, height + legend + 0.6) as figure:
+    axes, below = figure.subplots(2, height_ratios=[height, legend])
     axes.set(xlim=(0, COLUMNS), ylim=(len(rows), 0))
     axes.set_axis_off()
     for y, row in enumerate(rows):
@@ -49,8 +50,8 @@ def surprisal(lines: Sequence[ScoredLine], vocab_size: int, png_path: str):
         axes.text(x + 0.5, y + 0.55, character, family="monospace", fontsize=9, ha="center",
                   va="center", color=colours.ink(colour), parse_math=False)
     scale = ScalarMappable(Normalize(0, most), _map(colours.amount, 0, 1))
-    figure.colorbar(scale, ax=axes, location="bottom", label="surprisal in bits", extend="max",
-                    aspect=40, fraction=0.05)
+    figure.colorbar(scale, cax=below, orientation="horizontal", label="surprisal in bits",
+                    extend="max")
 
 
 def cells(its: Values, png_path: str):
