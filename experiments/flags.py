@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from hklm.config import ModelConfig, TokenizerConfig, TrainConfig
+from hklm.config.checks import Sizes
+from hklm.config.model import CELLS
 from hklm.data import corpora, sources
 
 FLAGS = flags.FLAGS
@@ -48,7 +50,7 @@ _HELP = {
     "embedding_size": "E, the width of a token's vector; 0: one-hot input.",
     "hidden_size": "H, the width of every layer.",
     "num_layers": "Layers in the stack.",
-    "cell": "lstm, or package.module:function for a cell of your own.",
+    "cell": f"{', '.join(CELLS)}, or package.module:function for a cell of your own.",
     "tie_embeddings": "Use the embedding table as the output matrix.",
     "num_biases": "1, or 2 as in PyTorch.",
     "output_bias": "Give the output layer a bias.",
@@ -59,6 +61,25 @@ _HELP = {
     "layer_dropout": "Dropout rate between layers.",
     "output_dropout": "Dropout rate on what the output layer reads.",
     "dropout_per_step": "Fresh masks at every time step; otherwise one mask a window.",
+    "layer_sizes": "The widths of the layers from the input up, as 1150,1150,400; empty: all H.",
+    "connections": "How layers are joined: plain, residual or sum.",
+    "input_gate": "Of --cell=lstm and mogrifier: free, coupled or capped.",
+    "projection_size": "What a layer of --cell=projected_lstm puts out.",
+    "mogrifier_rounds": "Of --cell=mogrifier.",
+    "mogrifier_rank": "Rank of its matrices; 0: they are not factored.",
+    "qrnn_window": "Of --cell=qrnn: 1 or 2 inputs.",
+    "head": "linear, mixture, adaptive or sampled.",
+    "head_projection": "A linear map to the width of embeddings before the output matrix.",
+    "mixture_components": "Of --head=mixture.",
+    "adaptive_cutoffs": "Of --head=adaptive: the first id of each tail cluster, as 2000,10000.",
+    "sampled_tokens": "Of --head=sampled: ids drawn for a window.",
+    "embedding_dropout": "Dropout rate of rows of the embedding table.",
+    "weight_dropout": "Dropout rate of recurrent matrices.",
+    "state_dropout": "Dropout rate on the output that a cell reads back.",
+    "zoneout": "Share of a cell's outputs that stay as they were.",
+    "zoneout_cell": "The same of an LSTM's c.",
+    "activation_penalty": "Times the mean square of what the head reads.",
+    "change_penalty": "Times the mean square of the top layer's changes.",
     "dtype": "float32, float64 or bfloat16.",
     "lstm_impl": "auto, scan, fused or cudnn: how the LSTM reads a sequence.",
     # TokenizerConfig
@@ -101,11 +122,48 @@ _HELP = {
     "average": "none, polyak or exponential: the mean of the parameters that is validated.",
     "average_decay": "Of --average=exponential.",
     "average_start": "Updates before averaging starts.",
+    "random_bptt": "Windows of random length about --bptt.",
+    "reset_rate": "Chance with which a stream starts a window from the initial state.",
+    "adam_beta1": "Of --optimizer=adam and adamw.",
+    "adam_beta2": "Of --optimizer=adam and adamw.",
+    "weight_decay_first": "Add that gradient before clipping.",
+    "loss": "mean over tokens, or sum over time of the mean over the batch.",
+    "decay_at": "Epochs after which the step schedule multiplies the rate, as 25,35.",
+    "average_trigger": "Which validation starts --average=polyak: nonmonotone or no_gain.",
+    "average_patience": "Validations that --average_trigger looks back.",
+    "average_latest": "The validation that starts averaging at the latest; 0: none.",
     "on_nonfinite": "stop, or skip: leave an update out whose loss or gradient is not finite.",
 }
 
+
+class _SizesParser(flags.ArgumentParser):
+  """Whole numbers with commas between them, or nothing."""
+
+  def parse(self, argument):
+    if isinstance(argument, tuple):
+      return argument
+    try:
+      return tuple(int(size) for size in argument.split(",")) if argument else ()
+    except ValueError as error:
+      raise ValueError("needed: whole numbers with commas between them") from error
+
+
+class _SizesSerializer(flags.ArgumentSerializer):
+
+  def serialize(self, value):
+    return _text(value)
+
+
+def _define_sizes(name, default, help_):
+  flags.DEFINE(_SizesParser(), name, default, help_, serializer=_SizesSerializer())
+
+
+def _text(value) -> str:
+  return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 _DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float,
-           str: flags.DEFINE_string}
+           str: flags.DEFINE_string, Sizes: _define_sizes}
 
 for _config in (ModelConfig, TokenizerConfig, TrainConfig):
   for _field in dataclasses.fields(_config):
@@ -171,7 +229,7 @@ def flagfile(config: TrainConfig) -> str:
   values = _values(config) | {"encoding": FLAGS.encoding}
   if FLAGS.init_from:
     values["init_from"] = os.path.abspath(FLAGS.init_from)
-  lines = [f"--{name}={value}" for name, value in values.items()]
+  lines = [f"--{name}={_text(value)}" for name, value in values.items()]
   for name in ("corpus", "valid_corpus"):  # absolute: the replay may start elsewhere
     lines += [f"--{name}={path if path == '-' else os.path.abspath(path)}"
               for path in FLAGS[name].value]

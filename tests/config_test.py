@@ -17,7 +17,14 @@ OTHER = (
                 tie_embeddings=True, num_biases=2, output_bias=False, forget_bias=1.5,
                 init="unit,bias=zeros", input_dropout=0.1, layer_dropout=0.2, output_dropout=0.3,
                 dropout_per_step=True, dtype="bfloat16", lstm_impl="scan"),
-    ModelConfig(initial_state="learned"),  # only built-in cells learn it
+    ModelConfig(initial_state="learned", zoneout=0.1, zoneout_cell=0.2, state_dropout=0.3,
+                weight_dropout=0.4, embedding_dropout=0.5, activation_penalty=2.0,
+                change_penalty=1.0),
+    ModelConfig(8, 4, 9, 2, (9, 7), "residual", "mogrifier", "capped", mogrifier_rounds=3,
+                mogrifier_rank=2, head="mixture", head_projection=True, mixture_components=3),
+    ModelConfig(num_layers=2, cell="projected_lstm", projection_size=5, connections="sum",
+                head="adaptive", adaptive_cutoffs=(3, 5), output_bias=False),
+    ModelConfig(cell="qrnn", qrnn_window=2, head="sampled", sampled_tokens=7),
     TokenizerConfig(kind="word", vocab_size=300, min_count=2, lowercase=True,
                     split_punctuation=True, unknown="<u>", end_of_line="", symbols_in_text=True,
                     bpe_sample=7),
@@ -27,7 +34,11 @@ OTHER = (
                 weight_decay=0.6, clip=0.0, clip_elementwise=5.0, schedule="step", warmup=6,
                 decay_rate=0.4, decay_start=12, decay_every=8, eval_every=9, checkpoint_every=10,
                 keep_checkpoints=5, seed=11, accumulate=2, compute_dtype="bfloat16", remat_steps=2,
-                average="polyak", average_decay=0.9, average_start=13, on_nonfinite="skip"),
+                average="polyak", average_decay=0.9, average_start=13, on_nonfinite="skip",
+                adam_beta1=0.1, adam_beta2=0.2, weight_decay_first=True, loss="sum"),
+    TrainConfig(schedule="step", decay_at=(2, 3), random_bptt=True, reset_rate=0.01,
+                average="polyak", average_trigger="no_gain", average_patience=7,
+                average_latest=8),
 )
 DEFAULTS = (ModelConfig(), TokenizerConfig(), TrainConfig())
 
@@ -77,7 +88,7 @@ class JsonTest(parameterized.TestCase):
   @parameterized.parameters(*((type(default), field.name) for default in DEFAULTS
                               for field in dataclasses.fields(default)))
   def test_each_wrong_type_is_named(self, kind, name):
-    for wrong in (None, [1], {"a": 1} if kind is not TrainConfig else (1,)):
+    for wrong in (None, [1.5], {"a": 1} if kind is not TrainConfig else ("1",)):
       with self.assertRaisesRegex(InputError, rf"^{kind.__name__}\.{name}: found .*, needed "):
         from_json(kind, {**to_json(kind()), name: wrong})
 
@@ -194,14 +205,41 @@ class RangeTest(parameterized.TestCase):
   def test_names(self, kind, name, value, needed):
     self.assert_refused(kind, f"--{name}={value} is unknown; needed: {needed}", **{name: value})
 
-  @parameterized.parameters("gru", "", "a:", ":b", "LSTM")
+  @parameterized.parameters("rnn", "", "a:", ":b", "LSTM")
   def test_cells(self, cell):
-    self.assert_refused(ModelConfig, f"--cell={cell} is unknown; needed: lstm, or "
-                        "package.module:function", cell=cell)
+    self.assert_refused(ModelConfig, f"--cell={cell} is unknown; needed: lstm, "
+                        "peephole_lstm, ", cell=cell)
 
   def test_a_learned_start_belongs_to_built_in_cells(self):
-    self.assert_refused(ModelConfig, "--initial_state=learned belongs to the built-in cells",
+    self.assert_refused(ModelConfig, "--initial_state=learned belongs to the LSTMs; let your cell",
                         cell="a.b:c", initial_state="learned")
+
+  @parameterized.parameters(
+      ({"input_gate": "capped", "cell": "gru"}, "--input_gate=capped is for --cell=lstm or mogrif"),
+      ({"projection_size": 3}, "--projection_size=3 is for --cell=projected_lstm; found --cell=lst"),
+      ({"cell": "projected_lstm"}, "--cell=projected_lstm needs --projection_size"),
+      ({"cell": "qrnn", "weight_dropout": 0.5}, "--cell=qrnn has no recurrent matrix"),
+      ({"cell": "gru", "state_dropout": 0.5}, "--state_dropout=0.5 is for --cell=lstm or"),
+      ({"cell": "slstm", "num_biases": 2}, "--num_biases=2 is for --cell=lstm or gru or vanilla"),
+      ({"layer_sizes": (3, 4)}, "goes with --num_layers=2 and --hidden_size=4; found 1 and 256"),
+      ({"head": "adaptive"}, "--head=adaptive goes with --adaptive_cutoffs"),
+      ({"head": "adaptive", "adaptive_cutoffs": (5, 5), "output_bias": False}, "does not rise"),
+      ({"head": "adaptive", "adaptive_cutoffs": (5,)}, "--notie_embeddings --nooutput_bias"),
+      ({"head": "mixture", "embedding_size": 0}, "found --embedding_size=0; needed: 1 or more"),
+      ({"layer_sizes": (0, 256), "num_layers": 2}, "--layer_sizes: 0 is out of range"),
+      ({"layer_sizes": (9, 7), "num_layers": 2, "hidden_size": 9, "connections": "sum"},
+       "--connections=sum adds what the layers put out"))
+  def test_options_that_do_not_go_together(self, changes, message):
+    self.assert_refused(ModelConfig, message, **changes)
+
+  @parameterized.parameters(
+      ({"decay_at": (3,)}, "--decay_at is for --schedule=step; found --schedule=cosine"),
+      ({"decay_at": (3, 3), "schedule": "step"}, "--decay_at=3,3 does not rise"),
+      ({"average_trigger": "no_gain"}, "--average_trigger=no_gain starts --average=polyak"),
+      ({"remat_steps": 2, "random_bptt": True}, "--remat_steps and --random_bptt"),
+      ({"remat_steps": 2, "model": ModelConfig(zoneout=0.1)}, "--remat_steps reads a window in"))
+  def test_training_options_that_do_not_go_together(self, changes, message):
+    self.assert_refused(TrainConfig, message, **changes)
 
   def test_tied_tables_need_one_size(self):
     self.assert_refused(ModelConfig, "--embedding_size=32 and --hidden_size=64",

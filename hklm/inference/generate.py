@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hklm.config import LARGEST_FLOAT32
+from hklm.config.checks import LARGEST_FLOAT32
 from hklm.errors import InputError
 from hklm.ids import check_ids
 from hklm.model import LanguageModel

@@ -7,7 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from hklm.nn import cells as cells_
+from hklm.nn import regularisers
 from hklm.nn.dropout import dropout
 from hklm.nn.embedding import Lookup
 
@@ -38,86 +38,127 @@ class Trace(NamedTuple):
   output: jax.Array
 
 
-def initial_state(cores: Sequence[hk.RNNCore], batch_size: int, size: int, dtype) -> State:
+class Reading(NamedTuple):
+  """How a stack reads; the fields but `impl` as in `hklm.ModelConfig`.
+
+  `impl` is `scan`, cell by cell, or how an LSTM reads a sequence at once: `fused` or `cudnn`. Other
+  cells that can read it at once do so unless it is `scan`.
+  """
+
+  impl: str = "scan"
+  connections: str = "plain"
+  layer_dropout: float = 0.0
+  dropout_per_step: bool = False
+  weight_dropout: float = 0.0
+  state_dropout: float = 0.0
+  zoneout: float = 0.0
+  zoneout_cell: float = 0.0
+
+  def at_once(self, core: hk.RNNCore) -> bool:
+    """Whether this cell reads a sequence by its own `sequence`."""
+    stepwise = self.state_dropout or self.zoneout or self.zoneout_cell
+    return self.impl != "scan" and not stepwise and getattr(core, "reads_sequences", False)
+
+
+def initial_state(cores: Sequence[hk.RNNCore], batch_size: int, sizes: Sequence[int], dtype,
+                  connections: str = "plain") -> State:
   """The state before the first token.
 
   Args:
     cores: the layers' cells, from the input up.
     batch_size: B.
-    size: D, the width of the top layer's output.
+    sizes: the widths of what they put out.
     dtype: of every floating-point leaf, whatever a cell's own default is (`hk.GRU` starts from
       float64 zeros where x64 is on).
+    connections: as in `hklm.ModelConfig`.
   """
   def cast(leaf):
     return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
   cells = jax.tree.map(cast, tuple(core.initial_state(batch_size) for core in cores))
-  if hasattr(cores[-1], "output"):
-    return State(cells, cores[-1].output(cells[-1]))
-  return State(cells, jnp.zeros([batch_size, size], dtype))
+  made = [core.output(cell) if hasattr(core, "output") else jnp.zeros([batch_size, size], dtype)
+          for core, cell, size in zip(cores, cells, sizes, strict=True)]
+  tops = [made[0]]
+  for ys in made[1:]:
+    tops.append(_joined(connections, ys, tops[-1]))
+  return State(cells, _top(connections, tops))
 
 
 def unroll(cores: Sequence[hk.RNNCore], xs: jax.Array | Lookup, state: State,
-           mask: jax.Array | None, layer_dropout: float, per_step: bool, impl: str
-           ) -> tuple[jax.Array, State]:
+           mask: jax.Array | None, how: Reading) -> tuple[jax.Array, State]:
   """Reads `xs` through every layer.
 
   Args:
     cores: the layers' cells.
-    xs: `[T, B, E]`; a `Lookup` only for an `LSTM` that is not scanned.
+    xs: `[T, B, E]`; a `Lookup` only for an `LSTM` that reads at once.
     state: the state before.
     mask: `[T, B]`; where false the state passes through. None: all true.
-    layer_dropout: rate between layers.
-    per_step: whether masks are fresh at each step.
-    impl: how an `LSTM` reads: `scan`, `fused` or `cudnn`. Other cells are scanned.
+    how: see `Reading`.
 
   Returns:
-    The top layer's outputs `[T, B, D]` and the state after.
+    What the head reads `[T, B, D]` and the state after.
   """
-  cells = []
-  for layer, (core, cell) in enumerate(zip(cores, state.cells, strict=True)):
-    if layer:
-      xs = dropout(xs, layer_dropout, per_step)
-    if impl != "scan" and isinstance(core, cells_.LSTM):
-      xs, cell = core.sequence(xs, cell, mask, impl)
-    else:
-      xs, cell = _scan(core, xs, cell, mask)
+  cells, tops = [], []
+  for core, cell in zip(cores, state.cells, strict=True):
+    if tops:
+      xs = dropout(tops[-1], how.layer_dropout, how.dropout_per_step)
+    with regularisers.weight_dropout(core, xs, cell, how.weight_dropout):
+      if how.at_once(core):
+        ys, cell = core.sequence(xs, cell, mask, how.impl)
+      else:
+        ys, cell = _scan(core, xs, cell, mask, how)
+    tops.append(_joined(how.connections, ys, tops[-1]) if tops else ys)
     cells.append(cell)
-  return xs, State(tuple(cells), _last(xs, state.output, mask))
+  ys = _top(how.connections, tops)
+  return ys, State(tuple(cells), _last(ys, state.output, mask))
 
 
-def traces(cores: Sequence[hk.RNNCore], xs: jax.Array, state: State) -> tuple[Trace, ...]:
+def traces(cores: Sequence[hk.RNNCore], xs: jax.Array, state: State, how: Reading
+           ) -> tuple[Trace, ...]:
   """What each layer does while reading `xs` `[T, B, E]`, without dropout."""
-  result = []
+  result, below = [], None
   for core, cell in zip(cores, state.cells, strict=True):
     def step(cell, x, core=core):
       if hasattr(core, "trace"):
-        y, cell, gates = core.trace(x, cell)
-        return cell, Trace(gates, cell.c, y)
+        _, new, gates = core.trace(x, cell)
+        new = regularisers.zoneout(cell, new, how.zoneout, how.zoneout_cell, None)
+        y = core.output(new)
+        return new, Trace(gates, new.c, y)
       y, cell = core(x, cell)
       return cell, Trace({}, cell, y)
 
     _, trace = hk.scan(step, cell, xs)
     result.append(trace)
-    xs = trace.output
+    xs = below = trace.output if below is None else _joined(how.connections, trace.output, below)
   return tuple(result)
 
 
-def _scan(core, xs, cell, mask):
-  if mask is None:
-    def step(cell, x):
-      y, cell = core(x, cell)
-      return cell, y
+def _joined(connections, made, below):
+  """What a layer above the first hands up."""
+  if connections == "residual" and made.shape == below.shape:
+    return made + below
+  return made
 
-    cell, ys = hk.scan(step, cell, xs)
-    return ys, cell
 
-  def masked_step(cell, x_and_mask):
-    x, live = x_and_mask  # [B, D], [B]
-    y, new = core(x, cell)
-    return jax.tree.map(lambda new, old: jnp.where(_like(live, new), new, old), new, cell), y
+def _top(connections, tops):
+  return sum(tops[1:], tops[0]) if connections == "sum" else tops[-1]
 
-  cell, ys = hk.scan(masked_step, cell, (xs, mask))
+
+def _scan(core, xs, cell, mask, how):
+  T, B = xs.shape[:2]
+  masks = regularisers.draw(cell, T, how.state_dropout, how.zoneout, how.zoneout_cell)
+
+  def step(cell, its):
+    x, live, stays = its  # [B, D], [B], [B, H] each
+    y, new = core(x, regularisers.dropped(cell, masks.keep, how.state_dropout))
+    if how.zoneout or how.zoneout_cell:
+      new = regularisers.zoneout(cell, new, how.zoneout, how.zoneout_cell, stays)
+      y = core.output(new)
+    if live is not None:
+      new = jax.tree.map(lambda new, old: jnp.where(_like(live, new), new, old), new, cell)
+    return new, y
+
+  cell, ys = hk.scan(step, cell, (xs, mask, masks.stays))
   return ys, cell
 
 

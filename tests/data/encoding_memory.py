@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from hklm.config import TOKENIZERS, TokenizerConfig
+from hklm.config.tokenizer import TOKENIZERS, TokenizerConfig
 from hklm.data import corpora, encoding, tokenizers
 
 LIMIT = 500  # MB

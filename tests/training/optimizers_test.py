@@ -6,7 +6,7 @@ import numpy as np
 import optax
 from absl.testing import absltest, parameterized
 
-from hklm.config import OPTIMIZERS, TrainConfig
+from hklm.config.training import OPTIMIZERS, TrainConfig
 from hklm.errors import InputError
 from hklm.training import optimizers
 from tests import oracle

@@ -9,7 +9,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from hklm.config import OPTIMIZERS
+from hklm.config.training import OPTIMIZERS
 from hklm.training import step
 from tests import oracle
 from tests.inference import compilations
