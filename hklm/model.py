@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from hklm.config import ModelConfig
+from hklm.config.model import CELLS
 from hklm.errors import InputError
-from hklm.losses import Loss, sharded_nats
-from hklm.nn import cells, cudnn, embedding, heads, initializers, stack
-from hklm.nn.dropout import dropout
+from hklm.losses import Loss
+from hklm.nn import catalogue, cudnn, embedding, heads, initializers, regularisers, stack
+from hklm.nn.dropout import dropout, in_training
 from hklm.nn.stack import State
 
 CellFactory = Callable[[int, int], hk.RNNCore]
@@ -84,7 +85,7 @@ def language_model(config: ModelConfig, cell: CellFactory | None = None) -> Lang
   if cell is not None:  # the config names it, so that a run directory says what it holds
     name = getattr(cell, "__qualname__", type(cell).__qualname__)
     config = dataclasses.replace(config, cell=f"{cell.__module__}:{name}")
-  elif config.cell != "lstm":
+  elif config.cell not in CELLS:
     cell = import_cell(config.cell)
   return _bundle(config, cell)
 
@@ -229,39 +230,45 @@ class _Functions(NamedTuple):
 def _functions(config: ModelConfig, cell: CellFactory | None):
   """Builds the model's objects and the functions over them, inside `hk.multi_transform`."""
   dtype = jnp.dtype(config.dtype)
-  inits = initializers.parse(config.init, config.hidden_size)
+  inits = initializers.parse(config.init, config.top_size)
   embed = embedding.Embedding(config.vocab_size, config.embedding_size, inits["embedding"], dtype)
-  cores = [_core(config, cell, layer, inits) for layer in range(config.num_layers)]
-  linear = heads.LinearHead(config.vocab_size, inits, dtype, config.output_bias)
-  lstm_impl = _lstm_impl(config)
+  cores = [_core(config, cell, layer) for layer in range(config.num_layers)]
+  output = heads.head(config, inits)
+  how = stack.Reading(_lstm_impl(config), config.connections, config.layer_dropout,
+                      config.dropout_per_step, config.weight_dropout, config.state_dropout,
+                      config.zoneout, config.zoneout_cell)
 
   def initial_state(batch_size: int) -> State:
-    return stack.initial_state(cores, batch_size, config.hidden_size, dtype)
+    return stack.initial_state(cores, batch_size, config.output_sizes, dtype, config.connections)
 
   def tied_table():
     return embed.table if config.tie_embeddings else None
 
   def head(h):  # [..., D] -> [..., V]
-    return linear(h, tied_table())
+    return output(h, tied_table())
 
   def readout(state: State):
     return head(state.output)
 
   def hidden(tokens, state: State, mask=None):
     _check_tokens(tokens, state, mask)
-    impl = lstm_impl if len(tokens) > 1 else "scan"  # one step is the cell itself
-    fused = impl == "fused" and cell is None
+    its = how if len(tokens) > 1 else how._replace(impl="scan")  # one step is the cell itself
+    fused = its.impl == "fused" and config.cell == "lstm" and its.at_once(cores[0])
     forward_mode = not fused or config.tie_embeddings
-    if fused and not config.input_dropout:
+    if fused and not (config.input_dropout or config.embedding_dropout):
       x = embed.lookup(tokens, forward_mode)
     else:
       x = embed(tokens, forward_mode)  # [T, B, E]
+      x = embedding.row_dropout(x, tokens, config.vocab_size, config.embedding_dropout)
       x = dropout(x, config.input_dropout, config.dropout_per_step)
-    return stack.unroll(cores, x, state, mask, config.layer_dropout, config.dropout_per_step, impl)
+    return stack.unroll(cores, x, state, mask, its)
+
+  def dropped(h):  # [T, B, D]
+    return dropout(h, config.output_dropout, config.dropout_per_step)
 
   def unroll(tokens, state: State, mask=None):
     h, state = hidden(tokens, state, mask)  # [T, B, D]
-    return head(dropout(h, config.output_dropout, config.dropout_per_step)), state
+    return head(dropped(h)), state
 
   def step(tokens, state: State):
     logits, state = unroll(tokens[None], state)
@@ -270,21 +277,25 @@ def _functions(config: ModelConfig, cell: CellFactory | None):
   def loss(inputs, targets, state: State, mask=None):
     chex.assert_equal_shape([inputs, targets])
     h, state = hidden(inputs, state, mask)  # [T, B, D]
-    h = dropout(h, config.output_dropout, config.dropout_per_step)
-    nats = sharded_nats(h, *linear.parameters(h.shape[-1], tied_table()), targets)  # [T, B]
+    read = dropped(h)
+    nats = output.nats(read, targets, tied_table())  # [T, B]
     if mask is not None:
       nats = jnp.where(mask, nats, jnp.zeros_like(nats))
-    return Loss(nats, jnp.zeros_like(nats)), state
+    if not (config.activation_penalty or config.change_penalty) or not in_training():
+      return Loss(nats, jnp.zeros_like(nats)), state
+    penalty = regularisers.penalties(h, read, config.activation_penalty, config.change_penalty,
+                                     mask)
+    return Loss(nats, penalty.astype(nats.dtype)), state
 
   def activations(tokens, state: State):
     _check_tokens(tokens, state, None)
-    return stack.traces(cores, embed(tokens), state)
+    return stack.traces(cores, embed(tokens), state, how)
 
   def init():
     """Touches every parameter, whatever the length of later inputs."""
     h, _ = hidden(jnp.zeros([1, 1], jnp.int32), initial_state(1))
-    if h.shape != (1, 1, config.hidden_size):
-      raise InputError(f"the cell put out {h.shape[2:]}; needed: width {config.hidden_size} "
+    if h.shape != (1, 1, config.top_size):
+      raise InputError(f"the cell put out {h.shape[2:]}; needed: width {config.top_size} "
                        "(hidden_size)")
     return head(h)
 
@@ -300,15 +311,12 @@ def _lstm_impl(config: ModelConfig) -> str:
   return "scan" if jax.default_backend() == "tpu" else "fused"
 
 
-def _core(config: ModelConfig, cell: CellFactory | None, layer: int, inits) -> hk.RNNCore:
+def _core(config: ModelConfig, cell: CellFactory | None, layer: int) -> hk.RNNCore:
   if cell is None:
-    return cells.LSTM(
-        config.hidden_size, config.num_biases, config.forget_bias,
-        config.initial_state == "learned", inits["cell"], inits["bias"],
-        jnp.dtype(config.dtype), name=f"lstm_{layer}")
-  core = cell(layer, config.hidden_size)
+    return catalogue.core(config, layer)
+  core = cell(layer, config.sizes[layer])
   if not isinstance(core, hk.RNNCore):
-    raise InputError(f"cell({layer}, {config.hidden_size}) returned {type(core).__name__}; "
+    raise InputError(f"cell({layer}, {config.sizes[layer]}) returned {type(core).__name__}; "
                      "needed: an hk.RNNCore")
   return core
 

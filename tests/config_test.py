@@ -216,7 +216,7 @@ class RangeTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ({"input_gate": "capped", "cell": "gru"}, "--input_gate=capped is for --cell=lstm or mogrif"),
-      ({"projection_size": 3}, "--projection_size=3 is for --cell=projected_lstm; found --cell=lst"),
+      ({"projection_size": 3}, "--projection_size=3 is for --cell=projected_lstm; found --cell=ls"),
       ({"cell": "projected_lstm"}, "--cell=projected_lstm needs --projection_size"),
       ({"cell": "qrnn", "weight_dropout": 0.5}, "--cell=qrnn has no recurrent matrix"),
       ({"cell": "gru", "state_dropout": 0.5}, "--state_dropout=0.5 is for --cell=lstm or"),

@@ -51,7 +51,7 @@ class LSTM(hk.RNNCore):
   def __init__(self, hidden_size: int, num_biases: int = 1, forget_bias: float = 0.0,
                learned_state: bool = False, w_init: hk.initializers.Initializer | None = None,
                b_init: hk.initializers.Initializer | None = None, dtype=jnp.float32,
-               name: str = "lstm"):
+               input_gate: str = "free", name: str = "lstm"):
     """Makes a cell.
 
     Args:
@@ -63,12 +63,15 @@ class LSTM(hk.RNNCore):
         1/sqrt(H) when not given.
       b_init: for the biases; as `w_init` when not given.
       dtype: of parameters and state.
+      input_gate: `free`; `coupled`, i = 1 - f, without parameters of its own (Greff et al. 2017,
+        section 3, CIFG); `capped`, at most 1 - f (Melis et al. 2018, section 3).
       name: of the module.
     """
     super().__init__(name=name)
     uniform = hk.initializers.RandomUniform(-hidden_size**-0.5, hidden_size**-0.5)
     self.hidden_size, self.num_biases, self.learned_state = hidden_size, num_biases, learned_state
-    self._forget_bias, self._dtype = forget_bias, dtype
+    self._forget_bias, self._dtype, self._input_gate = forget_bias, dtype, input_gate
+    self.reads_sequences = input_gate == "free"
     self._w_init, self._b_init = w_init or uniform, b_init or w_init or uniform
 
   def initial_state(self, batch_size: int) -> LSTMState:

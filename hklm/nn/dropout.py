@@ -8,6 +8,11 @@ import jax
 import jax.numpy as jnp
 
 
+def in_training() -> bool:
+  """Whether the Haiku transform at work was applied with a key."""
+  return hk.maybe_get_rng_sequence_state() is not None
+
+
 def dropout(x: jax.Array, rate: float, per_step: bool) -> jax.Array:
   """`x * m / (1 - rate)` with `m ~ Bernoulli(1 - rate)`; the identity in evaluation.
 

@@ -67,6 +67,22 @@ class Embedding(hk.Module):
     return Lookup(jnp.where(known[..., None], one_hot, jnp.nan), self.table)
 
 
+def row_dropout(x: jax.Array, tokens: jax.Array, vocab_size: int, rate: float) -> jax.Array:
+  """Vectors of tokens, as if whole rows of their table had dropout (Gal and Ghahramani 2016, 4.2).
+
+  Args:
+    x: `[T, B, E]`.
+    tokens: ids `[T, B]`.
+    vocab_size: V.
+    rate: the share of rows that are zero, drawn once; what stays is scaled by 1 / (1 - rate).
+  """
+  key = hk.maybe_next_rng_key() if rate else None
+  if key is None:
+    return x
+  keep = jax.random.bernoulli(key, 1 - rate, [vocab_size])[_wide(tokens)]  # [T, B]
+  return jnp.where(keep[..., None], x / (1 - rate), jnp.zeros_like(x))
+
+
 def _rows(table, tokens):
   return jnp.take(table, tokens, axis=0, mode="fill")
 

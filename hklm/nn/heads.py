@@ -1,9 +1,26 @@
-"""From what the stack puts out to a score for every token."""
+"""From what the stack puts out to a score for every token.
+
+Each head maps `h [..., D]` to logits `[..., V]`, log-probabilities up to a constant per position,
+and has `nats(h [T, B, D], targets [T, B], table)`, what the targets cost, for training.
+"""
 
 import haiku as hk
 import jax
+import jax.numpy as jnp
 
+from hklm.config import ModelConfig
+from hklm.losses import sharded_nats
 from hklm.nn.product import times
+
+
+def head(config: ModelConfig, inits: dict[str, hk.initializers.Initializer]) -> hk.Module:
+  """The head that a config asks for; call it inside a Haiku transform.
+
+  Args:
+    config: of the model.
+    inits: as `initializers.parse` gives them.
+  """
+  return LinearHead(config.vocab_size, inits, jnp.dtype(config.dtype), config.output_bias)
 
 
 class LinearHead(hk.Module):
@@ -27,6 +44,10 @@ class LinearHead(hk.Module):
     table, bias = self.parameters(h.shape[-1], table)
     logits = times(h, table)
     return logits if bias is None else logits + bias
+
+  def nats(self, h: jax.Array, targets: jax.Array, table: jax.Array | None = None) -> jax.Array:
+    """What targets `[T, B]` cost, `[T, B]`, the logits of h `[T, B, D]` made in blocks."""
+    return sharded_nats(h, *self.parameters(h.shape[-1], table), targets)
 
   def parameters(self, size: int, table: jax.Array | None = None
                  ) -> tuple[jax.Array, jax.Array | None]:

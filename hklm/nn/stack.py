@@ -120,12 +120,13 @@ def traces(cores: Sequence[hk.RNNCore], xs: jax.Array, state: State, how: Readin
   for core, cell in zip(cores, state.cells, strict=True):
     def step(cell, x, core=core):
       if hasattr(core, "trace"):
-        _, new, gates = core.trace(x, cell)
+        y, new, gates = core.trace(x, cell)
+      else:
+        (y, new), gates = core(x, cell), {}
+      if how.zoneout or how.zoneout_cell:
         new = regularisers.zoneout(cell, new, how.zoneout, how.zoneout_cell, None)
         y = core.output(new)
-        return new, Trace(gates, new.c, y)
-      y, cell = core(x, cell)
-      return cell, Trace({}, cell, y)
+      return new, Trace(gates, new.c if gates and hasattr(new, "c") else new, y)
 
     _, trace = hk.scan(step, cell, xs)
     result.append(trace)
@@ -145,7 +146,7 @@ def _top(connections, tops):
 
 
 def _scan(core, xs, cell, mask, how):
-  T, B = xs.shape[:2]
+  T = len(xs)
   masks = regularisers.draw(cell, T, how.state_dropout, how.zoneout, how.zoneout_cell)
 
   def step(cell, its):

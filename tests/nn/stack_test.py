@@ -44,8 +44,9 @@ def unroll(make, xs, mask=None, state=None, dtype=jnp.float64):
   """Start state, outputs and end state of the stack that `make` builds."""
   def run(xs, state):
     cores = make()
-    start = stack.initial_state(cores, xs.shape[1], xs.shape[2], dtype) if state is None else state
-    return start, *stack.unroll(cores, xs, start, mask, 0.0, False, "scan")
+    sizes = [xs.shape[2]] * len(cores)
+    start = stack.initial_state(cores, xs.shape[1], sizes, dtype) if state is None else state
+    return start, *stack.unroll(cores, xs, start, mask, stack.Reading())
 
   return hk.without_apply_rng(hk.transform(run)).apply({}, xs, state)
 
@@ -91,7 +92,7 @@ class StackTest(oracle.X64TestCase):
   def test_start_is_of_the_dtype_but_integers_stay(self, dtype):
     xs = jnp.zeros([T, B, 2], dtype)
     for make in (lambda: [Accumulator(2)], lambda: [hk.GRU(2)], lambda: [hk.LSTM(2)]):
-      cores = hk.transform(lambda make=make: stack.initial_state(make(), B, 2, xs.dtype))
+      cores = hk.transform(lambda make=make: stack.initial_state(make(), B, [2], xs.dtype))
       state = cores.apply({}, None)
       self.assertEqual({str(leaf.dtype) for leaf in jax.tree.leaves(state)}, {dtype})
     start, ys, _ = unroll(lambda: [Counter()], xs, dtype=xs.dtype)
@@ -107,7 +108,7 @@ class StackTest(oracle.X64TestCase):
   def test_traces(self):
     def run(xs):
       cores = [Counter(), cells.LSTM(2, dtype=xs.dtype)]
-      return stack.traces(cores, xs, stack.initial_state(cores, B, 2, xs.dtype))
+      return stack.traces(cores, xs, stack.initial_state(cores, B, [2], xs.dtype), stack.Reading())
 
     xs = np.random.RandomState(0).normal(size=[T, B, 3])
     run = hk.without_apply_rng(hk.transform(run))

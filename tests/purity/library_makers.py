@@ -159,7 +159,7 @@ def cores() -> list[cells.LSTM]:
 
 
 def started() -> stack.State:
-  return stack.initial_state(cores(), B, H, jnp.float32)
+  return stack.initial_state(cores(), B, [H] * len(cores()), jnp.float32)
 
 
 def embedded(use) -> Call:

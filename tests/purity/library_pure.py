@@ -267,9 +267,9 @@ _MODEL = {
         lambda x: jax.grad(lambda x: reverse_only.reverse_only(x, "no jvp here"))(x), 1.0),
     "nn.stack.initial_state": lambda: inside(started),
     "nn.stack.traces": lambda: inside(
-        lambda xs: stack.traces(cores(), xs, started()), jnp.ones([T, B, E])),
+        lambda xs: stack.traces(cores(), xs, started(), stack.Reading()), jnp.ones([T, B, E])),
     "nn.stack.unroll": lambda: inside(
-        lambda xs, mask: stack.unroll(cores(), xs, started(), mask, 0.0, False, "fused"),
+        lambda xs, mask: stack.unroll(cores(), xs, started(), mask, stack.Reading("fused")),
         jnp.ones([T, B, E]), window()[1:] > 0),
     "inference.evaluate.evaluate": lambda: call(
         evaluate.evaluate, lm(), params(), [0, 1, 2, 3, 0], 2, 2, 3),

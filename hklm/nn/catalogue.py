@@ -1,0 +1,39 @@
+"""The cells by name, as a `ModelConfig` wants them."""
+
+from collections.abc import Callable, Mapping
+
+import haiku as hk
+import jax.numpy as jnp
+
+from hklm.config import ModelConfig
+from hklm.nn import cells, initializers
+
+
+def core(config: ModelConfig, layer: int) -> hk.RNNCore:
+  """The cell of a layer; call it inside a Haiku transform.
+
+  Args:
+    config: of the model; its `cell` is one of `hklm.config.model.CELLS`.
+    layer: from the input up, from 0.
+  """
+  size = config.sizes[layer]
+  inits = initializers.parse(config.init, size)
+  shared = {"w_init": inits["cell"], "b_init": inits["bias"], "dtype": jnp.dtype(config.dtype),
+            "name": f"{config.cell}_{layer}"}
+  return _MAKERS[config.cell](config, layer, size, shared)
+
+
+def _lstm(config, unused_layer, size, shared):
+  return cells.LSTM(size, config.num_biases, config.forget_bias,
+                    config.initial_state == "learned", input_gate=config.input_gate, **shared)
+
+
+def input_size(config: ModelConfig, layer: int) -> int:
+  """D, the width of what a layer reads: embeddings, one-hot vectors, or the layer below's output.
+  """
+  return config.output_sizes[layer - 1] if layer else config.embedding_size or config.vocab_size
+
+
+_MAKERS: Mapping[str, Callable] = {
+    "lstm": _lstm,
+}
