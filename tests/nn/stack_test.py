@@ -108,7 +108,7 @@ class StackTest(oracle.X64TestCase):
   def test_traces(self):
     def run(xs):
       cores = [Counter(), cells.LSTM(2, dtype=xs.dtype)]
-      return stack.traces(cores, xs, stack.initial_state(cores, B, [2], xs.dtype), stack.Reading())
+      return stack.traces(cores, xs, stack.initial_state(cores, B, [2, 2], xs.dtype), stack.Reading())
 
     xs = np.random.RandomState(0).normal(size=[T, B, 3])
     run = hk.without_apply_rng(hk.transform(run))
