@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hklm.config import LARGEST_FLOAT32
+from hklm.config.checks import LARGEST_FLOAT32
 from hklm.errors import InputError
 from hklm.losses import token_nats
 from hklm.model import LanguageModel
