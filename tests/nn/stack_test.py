@@ -108,7 +108,8 @@ class StackTest(oracle.X64TestCase):
   def test_traces(self):
     def run(xs):
       cores = [Counter(), cells.LSTM(2, dtype=xs.dtype)]
-      return stack.traces(cores, xs, stack.initial_state(cores, B, [2, 2], xs.dtype), stack.Reading())
+      start = stack.initial_state(cores, B, [2, 2], xs.dtype)
+      return stack.traces(cores, xs, start, stack.Reading())
 
     xs = np.random.RandomState(0).normal(size=[T, B, 3])
     run = hk.without_apply_rng(hk.transform(run))
@@ -122,6 +123,49 @@ class StackTest(oracle.X64TestCase):
     gates = oracle.as_numpy(lstm.gates)
     self.assert_close(gates["f"] * before + gates["i"] * gates["g"], lstm.cell)
     self.assert_close(gates["o"] * np.tanh(lstm.cell), lstm.output)
+
+  @parameterized.parameters("plain", "residual", "sum")
+  def test_connections(self, connections):
+    how = stack.Reading(connections=connections)
+
+    def run(xs, mask):
+      cores = [Accumulator(2), Accumulator(2), Counter()]
+      start = stack.initial_state(cores, B, [2, 2, 2], xs.dtype, connections)
+      traced = stack.traces(cores, xs, start, how)
+      return start.output, *stack.unroll(cores, xs, start, mask, how), traced
+
+    run = hk.without_apply_rng(hk.transform(run))
+    xs = np.random.RandomState(0).normal(size=[T, B, 2])
+    mask = np.ones([T, B], bool)
+    mask[2, 1] = False
+    before, ys, state, traced = run.apply({}, xs, None)
+    first = 10 + xs.cumsum(0)
+    second = 10 + first.cumsum(0)
+    up = second + (first if connections == "residual" else 0)
+    third = up + np.arange(T)[:, None, None]
+    expected = {"plain": third, "residual": third + up, "sum": first + second + third}[connections]
+    self.assert_close(ys, expected)
+    self.assert_close(state.output, expected[-1])
+    # Before the first token the layers put out -10, -10 and 0.
+    np.testing.assert_array_equal(
+        before, np.full([B, 2], {"plain": 0, "residual": -20, "sum": -20}[connections]))
+    for layer, its in zip(traced, (first, second, third), strict=True):
+      self.assert_close(layer.output, its)
+    _, masked, state, _ = run.apply({}, xs, mask)
+    _, short, end, _ = run.apply({}, np.delete(xs, 2, 0)[:, 1:2].repeat(B, 1), None)
+    self.assert_close(state.output[1], end.output[0])
+    self.assert_close(np.delete(masked[:, 1], 2, 0), short[:, 0])
+
+  def test_a_residual_needs_one_width(self):
+    def run(xs):
+      cores = [cells.LSTM(3, dtype=xs.dtype, name="a"), cells.LSTM(2, dtype=xs.dtype, name="b")]
+      start = stack.initial_state(cores, B, [3, 2], xs.dtype, "residual")
+      return [stack.unroll(cores, xs, start, None, stack.Reading(connections=its))[0]
+              for its in ("residual", "plain")]
+
+    run = hk.without_apply_rng(hk.transform(run))
+    xs = np.random.RandomState(0).normal(size=[T, B, 3])
+    self.assert_close(*run.apply(run.init(jax.random.key(0), xs), xs))
 
 
 if __name__ == "__main__":
