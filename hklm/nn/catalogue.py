@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from hklm.config import ModelConfig
 from hklm.nn import cells, initializers
+from hklm.nn.zoo import gated, lstms, slstm
 
 
 def core(config: ModelConfig, layer: int) -> hk.RNNCore:
@@ -24,8 +25,36 @@ def core(config: ModelConfig, layer: int) -> hk.RNNCore:
 
 
 def _lstm(config, unused_layer, size, shared):
-  return cells.LSTM(size, config.num_biases, config.forget_bias,
-                    config.initial_state == "learned", input_gate=config.input_gate, **shared)
+  return cells.LSTM(size, config.num_biases, input_gate=config.input_gate,
+                    **_of_lstms(config), **shared)
+
+
+def _peephole_lstm(config, unused_layer, size, shared):
+  return lstms.PeepholeLSTM(size, **_of_lstms(config), **shared)
+
+
+def _layer_norm_lstm(config, unused_layer, size, shared):
+  return lstms.LayerNormLSTM(size, **_of_lstms(config), **shared)
+
+
+def _projected_lstm(config, unused_layer, size, shared):
+  return lstms.ProjectedLSTM(size, config.projection_size, **_of_lstms(config), **shared)
+
+
+def _gru(config, unused_layer, size, shared):
+  return gated.GRU(size, config.num_biases, **shared)
+
+
+def _vanilla(config, unused_layer, size, shared):
+  return gated.VanillaRNN(size, config.num_biases, **shared)
+
+
+def _slstm(config, unused_layer, size, shared):
+  return slstm.SLSTM(size, forget_bias=config.forget_bias, **shared)
+
+
+def _of_lstms(config):
+  return {"forget_bias": config.forget_bias, "learned_state": config.initial_state == "learned"}
 
 
 def input_size(config: ModelConfig, layer: int) -> int:
@@ -36,4 +65,10 @@ def input_size(config: ModelConfig, layer: int) -> int:
 
 _MAKERS: Mapping[str, Callable] = {
     "lstm": _lstm,
+    "peephole_lstm": _peephole_lstm,
+    "layer_norm_lstm": _layer_norm_lstm,
+    "projected_lstm": _projected_lstm,
+    "gru": _gru,
+    "vanilla": _vanilla,
+    "slstm": _slstm,
 }

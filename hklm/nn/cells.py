@@ -5,25 +5,19 @@ before reading anything (zeros otherwise), and `trace(x, state) -> (h, state, ga
 name, for looking inside. An `LSTM` also reads a whole `sequence` at once.
 """
 
-from typing import NamedTuple
-
+import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from hklm.config.model import INPUT_GATES
+from hklm.errors import InputError
 from hklm.nn import cudnn, lstm, sharded
+from hklm.nn.core import LSTMCore, LSTMState
 from hklm.nn.embedding import Lookup
-from hklm.nn.product import times
 
 
-class LSTMState(NamedTuple):
-  """`h` and `c`, each `[B, H]`."""
-
-  h: jax.Array
-  c: jax.Array
-
-
-class LSTM(hk.RNNCore):
+class LSTM(LSTMCore):
   r"""Long short-term memory, in PyTorch's layout.
 
   For input `x` and state `(h, c)`, gates in the order i, f, g, o along the rows:
@@ -35,6 +29,10 @@ class LSTM(hk.RNNCore):
   Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, equations 7 to 9.
   Parameters: `w_ih [4H, D]`, `w_hh [4H, H]`, `b [4H]` (and `b_hh [4H]` with two biases, added),
   `c_0 [H]` with a learned initial state, for which `h_0 = tanh(c_0)`.
+
+  The input gate may depend on the forget gate. `coupled`: 1 - sigmoid(f) stands for sigmoid(i), and
+  the matrices have 3H rows, f, g, o (Greff et al. 2017, CIFG). `capped`: min(sigmoid(i),
+  1 - sigmoid(f)) does (Melis et al. 2018).
 
   >>> def f(x):
   ...   lstm = LSTM(3)
@@ -63,49 +61,35 @@ class LSTM(hk.RNNCore):
         1/sqrt(H) when not given.
       b_init: for the biases; as `w_init` when not given.
       dtype: of parameters and state.
-      input_gate: `free`; `coupled`, i = 1 - f, without parameters of its own (Greff et al. 2017,
-        section 3, CIFG); `capped`, at most 1 - f (Melis et al. 2018, section 3).
+      input_gate: `free`; `coupled`, 1 - f, without parameters of its own; `capped`, at most 1 - f.
       name: of the module.
+
+    Raises:
+      InputError: another `input_gate`.
     """
-    super().__init__(name=name)
-    uniform = hk.initializers.RandomUniform(-hidden_size**-0.5, hidden_size**-0.5)
-    self.hidden_size, self.num_biases, self.learned_state = hidden_size, num_biases, learned_state
-    self._forget_bias, self._dtype, self._input_gate = forget_bias, dtype, input_gate
+    super().__init__(hidden_size, num_biases, forget_bias, learned_state, w_init, b_init, dtype,
+                     name)
+    if input_gate not in INPUT_GATES:
+      raise InputError(f"input_gate={input_gate!r} is unknown; needed: {', '.join(INPUT_GATES)}")
+    self._input_gate = input_gate
+    self.gates = "fgo" if input_gate == "coupled" else "ifgo"
     self.reads_sequences = input_gate == "free"
-    self._w_init, self._b_init = w_init or uniform, b_init or w_init or uniform
-
-  def initial_state(self, batch_size: int) -> LSTMState:
-    """Zero, or `c = c_0` and `h = tanh(c_0)` for every row of the batch."""
-    H = self.hidden_size
-    c = jnp.zeros([H], self._dtype)
-    if self.learned_state:
-      c = hk.get_parameter("c_0", [H], self._dtype, jnp.zeros)
-    c = jnp.broadcast_to(c, [batch_size, H])
-    return LSTMState(h=jnp.tanh(c), c=c)
-
-  def output(self, state: LSTMState) -> jax.Array:
-    """`[B, H]`: the output vector is part of the state."""
-    return state.h
-
-  def __call__(self, x: jax.Array, state: LSTMState) -> tuple[jax.Array, LSTMState]:
-    """One step: x `[B, D]` and state to h' `[B, H]` and state'."""
-    h, state, _ = self.trace(x, state)
-    return h, state
 
   def trace(self, x: jax.Array, state: LSTMState
             ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
-    """One step, with the gates i, f, g, o after their non-linearities, each `[B, H]`."""
-    w_ih, w_hh, b = self.parameters(x.shape[-1])
-    z = times(x, w_ih) + times(state.h, w_hh) + b  # [B, 4H]
-    i, f, g, o = jnp.split(z, 4, axis=-1)
-    i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+    """One step, with i, f, g, o as they enter the last two equations, each `[B, H]`."""
+    *i, f, g, o = self._sums(x, state.h)
+    f, g, o = jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+    i = jax.nn.sigmoid(i[0]) if i else 1 - f
+    if self._input_gate == "capped":
+      i = jnp.minimum(i, 1 - f)
     c = f * state.c + i * g
     h = o * jnp.tanh(c)
     return h, LSTMState(h, c), {"i": i, "f": f, "g": g, "o": o}
 
   def sequence(self, xs: jax.Array | Lookup, state: LSTMState, mask: jax.Array | None,
                impl: str) -> tuple[jax.Array, LSTMState]:
-    """Many steps at once, with the numbers of one after the other.
+    """Many steps at once, with the numbers of one after the other; for a free input gate.
 
     Args:
       xs: `[T, B, D]`.
@@ -116,6 +100,7 @@ class LSTM(hk.RNNCore):
     Returns:
       `h` after every step `[T, B, H]`, and the state after the last.
     """
+    chex.assert_equal(self._input_gate, "free")
     if isinstance(xs, Lookup):
       w_ih, w_hh, b = self.parameters(xs.table.shape[1])
       w_ih, xs = w_ih @ xs.table.T, xs.one_hot
@@ -128,19 +113,3 @@ class LSTM(hk.RNNCore):
         read, specs + (sharded.STEPS,) * len(inputs), (sharded.STEPS, sharded.ROWS), xs.shape[1],
         check=not by_cudnn)(w_ih, w_hh, b, xs, *state, *inputs)
     return ys, LSTMState(*state)
-
-  def parameters(self, input_size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`W_ih [4H, D]`, `W_hh [4H, H]` and the bias, or the sum of both biases, `[4H]`."""
-    H, D = self.hidden_size, input_size
-    w_ih = hk.get_parameter("w_ih", [4 * H, D], self._dtype,
-                            lambda _, dtype: self._w_init([4 * H, D + H], dtype)[:, :D])
-    w_hh = hk.get_parameter("w_hh", [4 * H, H], self._dtype,
-                            lambda _, dtype: self._w_init([4 * H, D + H], dtype)[:, D:])
-    b = hk.get_parameter("b", [4 * H], self._dtype, self._init_bias)
-    if self.num_biases == 2:
-      b += hk.get_parameter("b_hh", [4 * H], self._dtype, self._b_init)
-    return w_ih, w_hh, b
-
-  def _init_bias(self, shape, dtype):
-    H = self.hidden_size
-    return self._b_init(shape, dtype).at[H:2 * H].add(self._forget_bias)
