@@ -32,7 +32,6 @@ from hklm.inference import (
   lines,
 )
 from hklm.nn import (
-  cells,
   cudnn,
   heads,
   initializers,
@@ -58,7 +57,7 @@ from hklm.training import (
   snapshots,
   step,
 )
-from tests.purity import library_report, library_scoring
+from tests.purity import library_cells, library_report, library_scoring
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -81,7 +80,6 @@ from tests.purity.library_makers import (
   inside,
   listed,
   lm,
-  lstm,
   lstm_state,
   optimizer,
   params,
@@ -226,16 +224,6 @@ _MODEL = {
     "model.check_machine": lambda: call(model.check_machine, TRAINING.model),
     "model.import_cell": lambda: call(model.import_cell, "experiments.own_cell:mgu"),
     "model.language_model": lambda: call(model.language_model, TRAINING.model),
-    "nn.cells.LSTM": lambda: inside(lambda: cells.LSTM(H).parameters(E)),
-    "nn.cells.LSTM.__call__": lambda: lstm("__call__", jnp.ones([B, E]), lstm_state()),
-    "nn.cells.LSTM.initial_state": lambda: inside(
-        lambda: cells.LSTM(H, learned_state=True).initial_state(B)),
-    "nn.cells.LSTM.output": lambda: lstm("output", lstm_state()),
-    "nn.cells.LSTM.parameters": lambda: inside(lambda: cells.LSTM(H, 2).parameters(E)),
-    "nn.cells.LSTM.sequence": lambda: inside(
-        lambda xs, state: cells.LSTM(H).sequence(xs, state, None, "fused"), jnp.ones([T, B, E]),
-        lstm_state()),
-    "nn.cells.LSTM.trace": lambda: lstm("trace", jnp.ones([B, E]), lstm_state()),
     "nn.cudnn.available": lambda: call(cudnn.available),
     "nn.cudnn.check": lambda: call(refused(cudnn.check), "float32"),
     "nn.cudnn.pack": lambda: call(cudnn.pack, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]),
@@ -343,4 +331,5 @@ _TRAINING = {
 }
 
 PURE: dict[str, Callable[[], Call]] = {
-    **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_report.PURE, **library_scoring.PURE}
+    **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_cells.PURE, **library_report.PURE,
+    **library_scoring.PURE}
