@@ -25,7 +25,7 @@ def unrolled(make):
   run = hk.without_apply_rng(hk.transform(run))
   (params,) = oracle.random_like(
       jax.eval_shape(run.init, jax.random.key(0), np.zeros([T, B, D]))).items()
-  return (lambda its, xs: run.apply({params[0]: its}, xs)), params[1]
+  return jax.jit(lambda its, xs: run.apply({params[0]: its}, xs)), params[1]
 
 
 def inputs(seed=0):
@@ -82,7 +82,8 @@ class LayerNormTest(oracle.X64TestCase):
 
   def test_begins_with_gains_of_one_and_biases_of_zero(self):
     cell = hk.transform(lambda x: lstms.LayerNormLSTM(H)(x, cells.LSTMState(*jnp.zeros([2, B, H]))))
-    for name, leaf in cell.init(jax.random.key(0), jnp.ones([B, D]))["layer_norm_lstm"].items():
+    params = jax.jit(cell.init)(jax.random.key(0), jnp.ones([B, D]))
+    for name, leaf in params["layer_norm_lstm"].items():
       if name.startswith(("gain", "bias")):
         np.testing.assert_array_equal(leaf, float(name.startswith("gain")))
 

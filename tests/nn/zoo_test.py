@@ -198,6 +198,16 @@ class ModelTest(oracle.X64TestCase):
         np.testing.assert_array_equal(stayed ^ went, True)  # each is the old one or the new one
         self.assertTrue(stayed.any() and went.any())
 
+  @over_all
+  def test_activations_have_their_shapes(self, cell):
+    lm, params = ready(cell.config)
+    state = jax.eval_shape(lambda p: lm.initial_state(p, B), params)
+    traces = jax.eval_shape(lm.activations, params, tokens(1), state)
+    for trace, size in zip(traces, cell.config.output_sizes, strict=True):
+      self.assertEqual(trace.output.shape, (T, B, size))
+      self.assertEqual({gate.shape for gate in trace.gates.values()} - {(T, B, H)}, set())
+      self.assertEqual({leaf.shape[:2] for leaf in jax.tree.leaves(trace.cell)}, {(T, B)})
+
   def test_no_cell_is_left_out(self):
     self.assertEqual({cell.cell for cell in CELLS}, set(catalogue._MAKERS))
 
