@@ -165,6 +165,10 @@ def _text(value) -> str:
 _DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float,
            str: flags.DEFINE_string, Sizes: _define_sizes}
 
+_define_sizes("published_tokens", (), "What a recipe's text has to train on and for validation, as "
+              "929589,73760: whether yours has too is said.")
+flags.DEFINE_integer("published_vocabulary", 0, "The vocabulary of a recipe's text, as above.")
+
 for _config in (ModelConfig, TokenizerConfig, TrainConfig):
   for _field in dataclasses.fields(_config):
     _name = "tokenizer" if _field.name == "kind" else _field.name

@@ -14,13 +14,15 @@ import hklm
 from experiments import cli, flags, signals
 from hklm import run as runs
 from hklm import trainer
+from hklm.data import texts
 from hklm.errors import InputError, Stopped
 from hklm.training import processes
 
 FLAGS = flags.FLAGS
 SAMPLE_LENGTH = 300
 NAMES = ("run_dir", "overwrite", "resume", "init_from", *flags.TEXT, "valid_corpus", "dropout",
-         *flags.MODEL, *flags.TOKENIZER, *flags.TRAINING, *flags.MACHINES)
+         *flags.MODEL, *flags.TOKENIZER, *flags.TRAINING, *flags.MACHINES, "published_tokens",
+         "published_vocabulary")
 
 
 def main():
@@ -40,7 +42,8 @@ def main():
     run = hklm.train(config, run_dir, corpus or (), valid_corpus or (), overwrite=FLAGS.overwrite,
                      files={"train.flags": flags.flagfile(config)}, resume=FLAGS.resume,
                      init_from=FLAGS.init_from, stop=wish, devices=FLAGS.devices,
-                     vocab_shards=FLAGS.vocab_shards)
+                     vocab_shards=FLAGS.vocab_shards,
+                     published=texts.Published(FLAGS.published_tokens, FLAGS.published_vocabulary))
   except Stopped as stopped:
     cli.note(str(stopped))
     sys.exit(wish.status if wish else 128 + signal.SIGTERM)

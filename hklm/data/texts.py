@@ -36,6 +36,46 @@ class Text(NamedTuple):
             f"{train.unknown_tokens:,} of them unknown")
 
 
+class Published(NamedTuple):
+  """What a recipe's text has.
+
+  Attributes:
+    tokens: to train on, and for validation; empty: not said.
+    vocabulary: its size; 0: not said.
+  """
+
+  tokens: tuple[int, ...] = ()
+  vocabulary: int = 0
+
+
+def compared(text: Text, published: Published) -> str:
+  """A line on whether a text is the recipe's.
+
+  Args:
+    text: made ready.
+    published: what is known of the recipe's.
+
+  >>> import hklm
+  >>> text = prepare(hklm.TrainConfig(valid_fraction=0.5), corpora.corpus_of("to be or not"))
+  >>> compared(text, Published((6, 6), 7))
+  "text: the recipe's, 6 and 6 tokens of a vocabulary of 7"
+  >>> compared(text, Published((929589, 73760), 10000))
+  "text: not the recipe's, 929,589 and 73,760 tokens of a vocabulary of 10,000, but 6 and 6 tokens \
+of a vocabulary of 7; published figures are of another text"
+  """
+  found = Published(tuple(len(part.ids) for part in (text.train, text.valid) if part),
+                    text.tokenizer.vocab_size)
+  needed = Published(published.tokens or found.tokens, published.vocabulary or found.vocabulary)
+  if found == needed:
+    return f"text: the recipe's, {_described(needed)}"
+  return (f"text: not the recipe's, {_described(needed)}, but {_described(found)}; published figures "
+          "are of another text")
+
+
+def _described(its: Published) -> str:
+  return f"{' and '.join(f'{n:,}' for n in its.tokens)} tokens of a vocabulary of {its.vocabulary:,}"
+
+
 def was_validation(part: encoding.Tokens, fingerprint: str) -> bool:
   """Whether an encoded text was the validation part of the `Text` with this fingerprint."""
   return fingerprint.partition("-")[2] == part.fingerprint[:32]
