@@ -26,7 +26,7 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
           valid_corpus: corpora.Corpus | Sequence[str] = (), cell: CellFactory | None = None,
           overwrite: bool = False, files: Mapping[str, str] | None = None, resume: bool = False,
           init_from: str = "", stop: Callable[[], bool] = lambda: False, devices: int = 0,
-          vocab_shards: int = 1, published: texts.Published = texts.Published()) -> runs.Run:
+          vocab_shards: int = 1, published: texts.Published | None = None) -> runs.Run:
   """Trains a model and writes the run directory.
 
   A run that ended before its last update goes on with `resume=True`, and then is the run that it
@@ -78,7 +78,7 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
       say(f"{run_dir} is already complete: all {checkpoints.step(newest):,} updates are made")
       return runs.load_run(run_dir, cell=cell)
     text = _prepare_text(config, corpus, valid_corpus, older, base)
-    if any(published):
+    if published and any(published):
       say(texts.compared(text, published))
     config = dataclasses.replace(config, model=_with_vocabulary(config.model, text.tokenizer))
     lm = language_model(config.model, cell)

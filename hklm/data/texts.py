@@ -68,12 +68,13 @@ of a vocabulary of 7; published figures are of another text"
   needed = Published(published.tokens or found.tokens, published.vocabulary or found.vocabulary)
   if found == needed:
     return f"text: the recipe's, {_described(needed)}"
-  return (f"text: not the recipe's, {_described(needed)}, but {_described(found)}; published figures "
-          "are of another text")
+  return (f"text: not the recipe's, {_described(needed)}, but {_described(found)}; published "
+          "figures are of another text")
 
 
 def _described(its: Published) -> str:
-  return f"{' and '.join(f'{n:,}' for n in its.tokens)} tokens of a vocabulary of {its.vocabulary:,}"
+  tokens = " and ".join(f"{count:,}" for count in its.tokens)
+  return f"{tokens} tokens of a vocabulary of {its.vocabulary:,}"
 
 
 def was_validation(part: encoding.Tokens, fingerprint: str) -> bool:
