@@ -45,7 +45,7 @@ class ModelConfig:
     mogrifier_rank: k, the rank of its matrices; 0: they are not factored.
     qrnn_window: of `qrnn`: 1, or 2 to read the input before too.
     tie_embeddings: the embedding table is also the output matrix; it needs the width of what the
-      head reads, or `head_projection`.
+      head reads, or `head_projection`, or the `mixture`, which makes vectors as wide as it.
     head: `linear`; `mixture` of softmaxes; `adaptive` softmax, for ids in the order of their
       frequency; `sampled`, linear with a loss estimated from a sample of the ids in training.
     head_projection: whether a linear map to width E comes before the output matrix.
@@ -167,7 +167,8 @@ class ModelConfig:
     if self.connections == "sum" and len(set(self.output_sizes)) > 1:
       raise InputError("--connections=sum adds what the layers put out; needed: equal widths in "
                        "--layer_sizes")
-    if self.tie_embeddings and not self.head_projection and self.embedding_size != self.top_size:
+    maps = self.head_projection or self.head == "mixture"
+    if self.tie_embeddings and not maps and self.embedding_size != self.top_size:
       name = {True: "layer_sizes (the last)", False: "hidden_size"}[bool(sizes)]
       if self.cell == "projected_lstm":
         name = "projection_size"
@@ -204,21 +205,37 @@ class ModelConfig:
       raise InputError("--cell=projected_lstm needs --projection_size, what a layer puts out")
 
   def _check_head(self):
+    for name, default, head in (("mixture_components", 2, "mixture"),
+                                ("sampled_tokens", 8192, "sampled")):
+      if getattr(self, name) != default and self.head != head:
+        raise InputError(f"--{name}={getattr(self, name)} is for --head={head}; found "
+                         f"--head={self.head}; drop it")
     if self.head_projection and not self.embedding_size:
       raise InputError("--head_projection maps to the width of embeddings; found "
                        "--embedding_size=0; drop one of them")
     if self.head == "mixture" and not self.embedding_size:
       raise InputError("--head=mixture makes vectors as wide as embeddings; found "
                        "--embedding_size=0; needed: 1 or more")
+    if self.head == "mixture" and self.head_projection:
+      raise InputError("--head=mixture maps to the width of embeddings itself; drop "
+                       "--head_projection")
+    self._check_adaptive()
+
+  def _check_adaptive(self):
     cutoffs = self.adaptive_cutoffs
     if (self.head == "adaptive") != bool(cutoffs):
       raise InputError("--head=adaptive goes with --adaptive_cutoffs, the first id of each tail "
                        "cluster; give both or neither")
-    if cutoffs and (sorted(set(cutoffs)) != list(cutoffs)
-                    or (self.vocab_size and cutoffs[-1] >= self.vocab_size)):
-      raise InputError(f"--adaptive_cutoffs={','.join(map(str, cutoffs))} is not a rising list "
-                       f"below the vocabulary of {self.vocab_size}" if self.vocab_size else
-                       f"--adaptive_cutoffs={','.join(map(str, cutoffs))} does not rise")
-    if self.head == "adaptive" and (self.tie_embeddings or self.output_bias):
-      raise InputError("--head=adaptive has tables and no bias of its own; needed: "
-                       "--notie_embeddings --nooutput_bias")
+    if not cutoffs:
+      return
+    found = f"--adaptive_cutoffs={','.join(map(str, cutoffs))}"
+    if sorted(set(cutoffs)) != list(cutoffs):
+      raise InputError(f"{found} does not rise")
+    if self.vocab_size and cutoffs[-1] >= self.vocab_size:
+      raise InputError(f"{found} goes past the vocabulary of {self.vocab_size}; needed: lower ids")
+    if self.tie_embeddings:
+      raise InputError("--head=adaptive has several tables; needed: --notie_embeddings")
+    size = self.embedding_size if self.head_projection else self.top_size
+    if size < 4**len(cutoffs):
+      raise InputError(f"{found}: the table of cluster n has width {size} / 4^n; needed: "
+                       f"{4**len(cutoffs)} or more, or fewer cutoffs")

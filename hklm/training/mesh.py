@@ -45,6 +45,9 @@ def make(config: TrainConfig, devices: int = 0, vocab_shards: int = 1) -> Mesh:
   if {device.process_index for device in used} != set(range(jax.process_count())):
     raise InputError(f"--devices={devices} leaves a process without a device; needed: more, or a "
                      "lower --process_count")
+  if vocab_shards > 1 and config.model.head == "adaptive":
+    raise InputError(f"--vocab_shards={vocab_shards} cuts the output table; --head=adaptive has "
+                     "several; needed: --vocab_shards=1, or another --head")
   if vocab_shards < 1 or len(used) % vocab_shards:
     raise InputError(f"--vocab_shards={vocab_shards} does not divide the {len(used)} devices; "
                      "needed: a number that does, or other --devices")

@@ -1,26 +1,10 @@
-"""From what the stack puts out to a score for every token.
-
-Each head maps `h [..., D]` to logits `[..., V]`, log-probabilities up to a constant per position,
-and has `nats(h [T, B, D], targets [T, B], table)`, what the targets cost, for training.
-"""
+"""One softmax over all tokens."""
 
 import haiku as hk
 import jax
-import jax.numpy as jnp
 
-from hklm.config import ModelConfig
 from hklm.losses import sharded_nats
 from hklm.nn.product import times
-
-
-def head(config: ModelConfig, inits: dict[str, hk.initializers.Initializer]) -> hk.Module:
-  """The head that a config asks for; call it inside a Haiku transform.
-
-  Args:
-    config: of the model.
-    inits: as `initializers.parse` gives them.
-  """
-  return LinearHead(config.vocab_size, inits, jnp.dtype(config.dtype), config.output_bias)
 
 
 class LinearHead(hk.Module):
