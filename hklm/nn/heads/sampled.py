@@ -94,7 +94,7 @@ def draw(key: jax.Array, chances: np.ndarray) -> jax.Array:
 
 
 def sampled_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets: jax.Array,
-                 ids: jax.Array, chances: np.ndarray) -> jax.Array:
+                 ids: jax.Array, chances: jax.Array | np.ndarray) -> jax.Array:
   """An estimate of `linear_nats`; see `SampledHead`.
 
   Args:
@@ -115,7 +115,7 @@ def sampled_nats(h: jax.Array, table: jax.Array, bias: jax.Array | None, targets
   V = len(table)
   targets = targets.astype(jnp.promote_types(targets.dtype, jnp.int32))
   own = (_wide(h) * _wide(table[targets])).sum(axis=-1)  # l_y
-  offsets = jnp.asarray(-np.log(chances), own.dtype)[ids]
+  offsets = -jnp.log(jnp.asarray(chances, own.dtype)[ids])
   if bias is not None:
     own, offsets = own + _wide(bias[targets]), offsets + _wide(bias[ids])
   # log of the sum over i != y
