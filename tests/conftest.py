@@ -23,8 +23,8 @@ os.environ |= {"JAX_COMPILATION_CACHE_DIR": programs.name,
 if os.environ.get("HKLM_BRIEF_TESTS") == "1":
   collect_ignore = [
       "data", "experiments", "inference", "purity", "report", "doctest_test.py",
-      "lstm_impl_test.py", "readme_test.py", "resume_test.py", "soak_test.py", "trainer_test.py",
-      "watching_test.py", "nn/sharded_test.py", "nn/varying_test.py",
+      "heads_run_test.py", "lstm_impl_test.py", "readme_test.py", "resume_test.py", "soak_test.py",
+      "trainer_test.py", "watching_test.py", "nn/sharded_test.py", "nn/varying_test.py",
       "training/memory_test.py", "training/mesh_test.py", "training/processes_test.py",
       "training/remat_test.py"]
 

@@ -134,6 +134,7 @@ def _blocks(N: int, config: ModelConfig) -> int:
   """Bytes of a block of logits, if they are made in blocks; else what is kept is written over them.
   """
   size = max(4, jnp.dtype(config.dtype).itemsize)
+  N *= config.mixture_components if config.head == "mixture" else 1
   if size * N * config.vocab_size <= losses.WHOLE_BYTES:
     return 0
   return max(losses.BLOCK_BYTES, size * N * config.hidden_size)

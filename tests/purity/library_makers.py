@@ -167,9 +167,10 @@ def embedded(use) -> Call:
       embedding.Embedding(V, E, hk.initializers.RandomUniform(), jnp.float32), tokens), window())
 
 
-def headed(*args) -> Call:
-  return inside(lambda *args: heads.LinearHead(
-      V, initializers.parse("unit", H), jnp.float32)(*args), *args)
+def headed(use, *args, **changes) -> Call:
+  """What `use` does with the head of a config, and the arguments."""
+  its = dataclasses.replace(TRAINING.model, **changes)
+  return inside(lambda *args: use(heads.head(its, initializers.parse("unit", H)), *args), *args)
 
 
 def dropped(per_step: bool) -> Call:

@@ -33,7 +33,6 @@ from hklm.inference import (
 )
 from hklm.nn import (
   cudnn,
-  heads,
   initializers,
   product,
   reverse_only,
@@ -42,6 +41,7 @@ from hklm.nn import (
   varying,
 )
 from hklm.nn import lstm as lstm_
+from hklm.nn.heads import sampled
 from hklm.training import (
   averages,
   checkpoints,
@@ -238,10 +238,23 @@ _MODEL = {
     "nn.embedding.Embedding.__call__": lambda: embedded(lambda embed, tokens: embed(tokens)),
     "nn.embedding.Embedding.lookup": lambda: embedded(lambda embed, tokens: embed.lookup(tokens)),
     "nn.embedding.Embedding.table": lambda: embedded(lambda embed, tokens: embed.table),
-    "nn.heads.LinearHead": lambda: headed(jnp.ones([B, H])),
-    "nn.heads.LinearHead.__call__": lambda: headed(jnp.ones([B, H]), jnp.ones([V, H])),
-    "nn.heads.LinearHead.parameters": lambda: inside(lambda: heads.LinearHead(
-        V, initializers.parse("unit", H), jnp.float32).parameters(H)),
+    "nn.heads.head": lambda: headed(lambda head, h: head(h), jnp.ones([B, H])),
+    **{f"nn.heads.{room}.{name}{method}": functools.partial(
+        headed, use, jnp.ones([T, B, D]), hidden_size=D, **changes)
+       for room, name, changes, D in (
+           ("linear", "LinearHead", {}, H),
+           ("projected", "Projected", {"head_projection": True}, H),
+           ("mixture", "MixtureHead", {"head": "mixture"}, H),
+           ("adaptive", "AdaptiveHead", {"head": "adaptive", "adaptive_cutoffs": (2,)}, 4),
+           ("sampled", "SampledHead", {"head": "sampled", "sampled_tokens": 2}, H))
+       for method, use in (("", lambda head, h: head(h)), (".__call__", lambda head, h: head(h)),
+                           (".nats", lambda head, h: head.nats(h, window()[1:])))},
+    "nn.heads.linear.LinearHead.parameters": lambda: headed(lambda head: head.parameters(H)),
+    "nn.heads.sampled.chances": lambda: call(sampled.chances, V, 2),
+    "nn.heads.sampled.draw": lambda: call(sampled.draw, KEY(0), np.ones(V)),
+    "nn.heads.sampled.sampled_nats": lambda: call(
+        sampled.sampled_nats, jnp.ones([T, B, H]), jnp.ones([V, H]), jnp.ones(V), window()[1:],
+        jnp.arange(2), np.ones(V)),
     "nn.initializers.parse": lambda: call(initializers.parse, "unit,cell=normal_fan", H),
     "nn.lstm.sequence": lambda: call(
         lstm_.sequence, jnp.ones([4 * H, E]), jnp.ones([4 * H, H]), jnp.ones([4 * H]),

@@ -47,6 +47,8 @@ class EstimateTest(parameterized.TestCase):
       ("many_words", config(50_000, 64, 128, 1, 8, 35, "momentum")),
       ("logits_in_pieces", config(50_000, 128, 128, 1, 32, 35)),
       ("deep", config(100, 64, 128, 6, 32, 64, "adam", layer_dropout=0.2, dropout_per_step=True)),
+      ("mixture", config(10_000, 64, 128, 1, 12, 35, tie_embeddings=True, head="mixture",
+                         mixture_components=15)),
       ("tied", config(20_000, 256, 256, 1, 16, 35, "adam", tie_embeddings=True)))
   def test_it_is_about_what_the_compiled_update_takes(self, settings):
     lm = hklm.language_model(settings.model)
