@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest, parameterized
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from hklm import losses
-from hklm.nn import cells, cudnn, sharded
+from hklm.config import ModelConfig
+from hklm.nn import cells, cudnn, heads, initializers, sharded
 from tests import many_devices, oracle
 from tests.nn import cudnn_test
 
@@ -80,6 +82,42 @@ class LossTest(oracle.X64TestCase):
 
 
 @unittest.skipUnless(many_devices.inside(), "run by ManyDevicesTest, with several devices")
+class HeadsTest(oracle.X64TestCase):
+
+  @parameterized.parameters(
+      ((2, 2), {"head": "mixture", "tie_embeddings": True}),
+      ((4, 1), {"head": "adaptive", "adaptive_cutoffs": (2, 4), "hidden_size": 16}),
+      ((2, 2), {"head": "sampled", "sampled_tokens": 4, "head_projection": True}))
+  def test_values_and_gradients(self, shape, changes):
+    config = ModelConfig(**{"vocab_size": V, "embedding_size": 3, "hidden_size": D,
+                            "dtype": "float64", **changes})
+
+    def nats(h, table):
+      head = heads.head(config, initializers.parse("normal:1", D))
+      return head.nats(h, targets, table if config.tie_embeddings else None)
+
+    draw = np.random.RandomState(2)
+    inputs = draw.normal(size=[T, B, config.hidden_size]), draw.normal(size=[V, 3])
+    targets, f, key = draw.randint(V, size=[T, B]), hk.transform(nats), jax.random.key(0)
+    params = oracle.random_like(jax.eval_shape(f.init, key, *inputs))
+
+    def both(*inputs):
+      return f.apply(inputs[0], key, *inputs[1:]), jax.grad(
+          lambda inputs: (f.apply(inputs[0], key, *inputs[1:]) ** 2).sum())(inputs)
+
+    cut, rows, whole = (NamedSharding(mesh(*shape), spec) for spec in (
+        P("vocab"), sharded.STEPS, sharded.SHARED))
+    tables = {name: cut if name in ("w", "b") else whole for name in params.get("head", {})}
+    lies = {module: tables if module == "head" else dict.fromkeys(its, whole)
+            for module, its in params.items()}
+    if config.head == "adaptive":
+      lies = whole
+    placed = (*jax.device_put((params, inputs[0]), (lies, rows)),
+              jax.device_put(inputs[1], cut if config.tie_embeddings else whole))
+    self.assert_close(on(mesh(*shape), both, *placed), jax.jit(both)(params, *inputs))
+
+
+@unittest.skipUnless(many_devices.inside(), "run by ManyDevicesTest, with several devices")
 class LayerTest(oracle.X64TestCase):
 
   @parameterized.product(impl=["fused", "cudnn"], shape=[(4, 1), (2, 2)])
@@ -138,7 +176,7 @@ class ManyDevicesTest(parameterized.TestCase):
   def test_all_of_the_above(self):
     done = many_devices.run("tests.nn.sharded_test", DEVICES)
     self.assertEqual(done.returncode, 0, done.stdout)
-    self.assertRegex(done.stdout, r"Ran 27 tests in .*\n\nOK \(skipped=1\)")
+    self.assertRegex(done.stdout, r"Ran 30 tests in .*\n\nOK \(skipped=1\)")
 
 
 if __name__ == "__main__":

@@ -135,6 +135,8 @@ class RefusalsTest(parameterized.TestCase):
       ({"vocab_shards": 0}, {}, "--vocab_shards=0 "),
       ({"devices": 3, "vocab_shards": 3}, {}, "vocabulary of 16; .*--vocab_size"),
       ({"devices": 3}, {}, "--batch_size=8 cannot be cut over 3 devices.*--devices"),
+      ({"vocab_shards": 2}, {"model": hklm.ModelConfig(8, head="adaptive", adaptive_cutoffs=(3,))},
+       "--vocab_shards=2 cuts the output table; --head=adaptive has several; needed: --vocab_sha"),
       ({}, {"batch_size": 12}, "--batch_size=12 cannot be cut over 8 devices; needed: a multiple"))
   def test_what_does_not_fit_is_named(self, on, changes, message):
     config = dataclasses.replace(run_config(), **changes)
@@ -148,7 +150,7 @@ class ManyDevicesTest(parameterized.TestCase):
   def test_all_of_the_above(self):
     done = many_devices.run("tests.training.mesh_test", DEVICES)
     self.assertEqual(done.returncode, 0, done.stdout)
-    self.assertRegex(done.stdout, r"Ran 20 tests in .*\n\nOK \(skipped=2\)")
+    self.assertRegex(done.stdout, r"Ran 21 tests in .*\n\nOK \(skipped=2\)")
 
   @unittest.skipIf(many_devices.inside(), "of one device")
   def test_of_one_device_nothing_is_wrapped(self):
