@@ -198,6 +198,9 @@ class ModelConfig:
         if getattr(self, name) != default and self.cell not in serves:
           raise InputError(f"--{name}={getattr(self, name)} is for --cell={' or '.join(serves)}; "
                            f"found --cell={self.cell}; drop it")
+      if self.zoneout and self.cell == "qrnn":
+        raise InputError(f"--zoneout={self.zoneout}: --cell=qrnn carries no output from step to "
+                         "step; drop it")
       if self.weight_dropout and self.cell in _WITHOUT_RECURRENT_WEIGHTS:
         raise InputError(f"--weight_dropout={self.weight_dropout}: --cell={self.cell} has no "
                          "recurrent matrix; drop it")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from hklm.config import ModelConfig
 from hklm.nn import cells, initializers
-from hklm.nn.zoo import gated, lstms, slstm
+from hklm.nn.zoo import gated, lstms, minimal, mogrifier, qrnn, slstm
 
 
 def core(config: ModelConfig, layer: int) -> hk.RNNCore:
@@ -57,6 +57,25 @@ def _of_lstms(config):
   return {"forget_bias": config.forget_bias, "learned_state": config.initial_state == "learned"}
 
 
+def _mogrifier(config, layer, size, shared):
+  lstm = _lstm(config, layer, size, {**shared, "name": f"lstm_{layer}"})
+  return mogrifier.Mogrifier(lstm, config.mogrifier_rounds, config.mogrifier_rank,
+                             shared["w_init"], shared["dtype"], shared["name"])
+
+
+def _qrnn(config, layer, size, shared):
+  return qrnn.QRNN(input_size(config, layer), size, config.qrnn_window, config.forget_bias,
+                   **shared)
+
+
+def _min_lstm(unused_config, unused_layer, size, shared):
+  return minimal.MinLSTM(size, **shared)
+
+
+def _min_gru(unused_config, unused_layer, size, shared):
+  return minimal.MinGRU(size, **shared)
+
+
 def input_size(config: ModelConfig, layer: int) -> int:
   """D, the width of what a layer reads: embeddings, one-hot vectors, or the layer below's output.
   """
@@ -71,4 +90,8 @@ _MAKERS: Mapping[str, Callable] = {
     "gru": _gru,
     "vanilla": _vanilla,
     "slstm": _slstm,
+    "mogrifier": _mogrifier,
+    "qrnn": _qrnn,
+    "min_lstm": _min_lstm,
+    "min_gru": _min_gru,
 }
