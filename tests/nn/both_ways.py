@@ -38,44 +38,55 @@ class Reader:
     return oracle.as_numpy(self._compiled[impl](
         self.params, self.xs if xs is None else xs, self.state if state is None else state, mask))
 
-  def objective(self, impl, mask):
-    """A number in which all live outputs and the state after have a share."""
+  def differentiated(self, impl, mask):
+    """`(params, xs, state) -> (total, outputs), gradient`, compiled.
+
+    In the total, all live outputs and the state after have a share.
+    """
     def total(params, xs, state):
       hs, after = self.run[impl](params, xs, state, mask)
       weights = np.random.RandomState(2).uniform(0.5, 1.5, size=hs.shape) * mask[..., None]
       return (weights * jnp.sin(hs)).sum() + sum(
-          (leaf * jnp.cos(leaf)).sum() for leaf in jax.tree.leaves(after))
-    return total
+          (leaf * jnp.cos(leaf)).sum() for leaf in jax.tree.leaves(after)), hs
+    return jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))
 
 
 class BothWaysTestCase(oracle.X64TestCase):
-  """What holds of every such cell; `self.reader(option)` makes a `Reader`."""
+  """What holds of every such cell."""
 
   def check_windows(self, reader):
+    """They go on from each other, read either way; a row that reads nothing stays as it is."""
     whole = reader.read("fused", mask=HOLES)
-    self.assert_close(reader.read("scan", mask=HOLES)[1], whole[1])
     state, outputs = reader.state, []
-    for impl, steps in (("fused", slice(0, 3)), ("scan", slice(3, 4)), ("fused", slice(4, T))):
+    for impl, start in (("fused", 0), ("scan", 2), ("fused", 4)):
+      steps = slice(start, start + 2)
       hs, state = reader.read(impl, reader.xs[steps], state, HOLES[steps])
       outputs.append(hs)
     live = HOLES[..., None]
     self.assert_close(np.concatenate(outputs) * live, whole[0] * live)
     self.assert_close(state, whole[1])
-    self.assert_same_bits(jax.tree.map(lambda leaf: leaf[2], state),  # of a row that read nothing
-                          jax.tree.map(lambda leaf: np.asarray(leaf[2]), reader.state))
+    for after in (state, whole[1]):
+      self.assert_same_bits(jax.tree.map(lambda leaf: leaf[2], after),
+                            jax.tree.map(lambda leaf: np.asarray(leaf[2]), reader.state))
 
   def check_gradients(self, reader):
-    inputs = reader.params, reader.xs, reader.state
-    gradient, stepped = (
-        oracle.as_numpy(jax.jit(jax.grad(reader.objective(impl, HOLES), argnums=(0, 1, 2)))(
-            *inputs)) for impl in ("fused", "scan"))
-    self.assert_close(gradient, stepped, 1e-11)
-    total, step = jax.jit(reader.objective("fused", HOLES)), 1e-5
+    """They are the finite difference, and those of the steps."""
+    inputs, step = (reader.params, reader.xs, reader.state), 1e-5
+    fused, scan = (reader.differentiated(impl, HOLES) for impl in ("fused", "scan"))
+    gradient = oracle.as_numpy(fused(*inputs)[1])
+    self.assert_close(gradient, scan(*inputs)[1], 1e-11)
     for seed in range(2):
       direction = oracle.as_numpy(oracle.random_like(inputs, seed=100 + seed))
-      up, down = (total(*jax.tree.map(lambda p, v, sign=sign: p + sign * step * v, inputs,
-                                      direction)) for sign in (1, -1))
+      up, down = (fused(*jax.tree.map(lambda p, v, sign=sign: p + sign * step * v, inputs,
+                                      direction))[0][0] for sign in (1, -1))
       slope = sum((g * v).sum() for g, v in zip(
           jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
       self.assert_close(slope, (up - down) / (2 * step), 1e-7)
       self.assertGreater(abs(slope), 1e-2)
+
+  def check_dtype(self, reader, dtype):
+    """Parameters, state and outputs are of one."""
+    found = [jax.eval_shape(run, reader.params, reader.xs, reader.state, HOLES)
+             for run in reader.run.values()]
+    leaves = jax.tree.leaves((reader.params, reader.start, found))
+    self.assertEqual({str(leaf.dtype) for leaf in leaves}, {dtype})

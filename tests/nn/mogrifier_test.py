@@ -47,7 +47,7 @@ def modulated(p, rounds, rank, x, h):
 
 class MogrifierTest(oracle.X64TestCase):
 
-  @parameterized.product(rounds=[1, 2, 5], rank=[0, 2], learned_state=[False, True])
+  @parameterized.parameters((1, 2, False), (2, 0, True), (5, 0, False), (5, 2, True))
   def test_is_the_equation(self, rounds, rank, learned_state):
     run, params = unroll(rounds, rank, learned_state=learned_state)
     ys, state = oracle.as_numpy(jax.jit(run.apply)(params, inputs()))
@@ -74,11 +74,11 @@ class MogrifierTest(oracle.X64TestCase):
     p = oracle.as_numpy(params["mogrifier"])
     x_read, h_read = zip(*(modulated(p, 5, 2, x[row], np.asarray(state.h[row]))
                            for row in range(B)), strict=True)
-    expected = alone.apply(params, np.array(x_read), state._replace(h=np.array(h_read)))
-    self.assert_close(whole.apply(params, x, state), expected)
+    expected = jax.jit(alone.apply)(params, np.array(x_read), state._replace(h=np.array(h_read)))
+    self.assert_close(jax.jit(whole.apply)(params, x, state), expected)
     self.assertEqual(set(expected[2]), {"i", "f", "g", "o"})
 
-  @parameterized.product(rounds=[0, 1, 4, 5], rank=[0, 2])
+  @parameterized.parameters((0, 0), (4, 0), (5, 2))
   def test_of_zeros_is_the_lstm_itself(self, rounds, rank):
     run, params = unroll(rounds, rank)
     params = params | {"mogrifier": jax.tree.map(jnp.zeros_like, params.get("mogrifier", {}))}
@@ -87,21 +87,20 @@ class MogrifierTest(oracle.X64TestCase):
     self.assert_same_bits(jax.jit(run.apply)(params, inputs()),
                           jax.jit(lstm.apply)({"lstm": params["lstm"]}, inputs()))
 
-  @parameterized.parameters((0, 5), (2, 4))
-  def test_gradient_is_the_finite_difference(self, rank, rounds):
-    run, params = unroll(rounds, rank, learned_state=True)
+  def test_gradient_is_the_finite_difference(self):
+    run, params = unroll(3, 2, learned_state=True)
     weights = np.random.RandomState(2).uniform(0.5, 1.5, size=[T, B, H])
 
-    @jax.jit
     def total(params, xs):
       ys, state = run.apply(params, xs)
       return (weights * jnp.sin(ys)).sum() + jnp.square(state.c).sum()
 
-    gradient = oracle.as_numpy(jax.jit(jax.grad(total, (0, 1)))(params, inputs()))
+    differentiated = jax.jit(jax.value_and_grad(total, (0, 1)))
+    gradient = oracle.as_numpy(differentiated(params, inputs())[1])
     at, step = (params, inputs()), 1e-5
     direction = oracle.as_numpy(oracle.random_like(at, seed=7))
-    up, down = (total(*jax.tree.map(lambda p, v, sign=sign: p + sign * step * v, at, direction))
-                for sign in (1, -1))
+    up, down = (differentiated(*jax.tree.map(
+        lambda p, v, sign=sign: p + sign * step * v, at, direction))[0] for sign in (1, -1))
     slope = sum((g * v).sum() for g, v in zip(
         jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
     self.assert_close(slope, (up - down) / (2 * step), 1e-7)
@@ -117,18 +116,24 @@ class MogrifierTest(oracle.X64TestCase):
 
   @parameterized.parameters((0, 3 * (4 * 9 + 4) + 2 * (9 * 4 + 9)),
                             (2, 3 * (2 * (4 + 9) + 4) + 2 * (2 * (4 + 9) + 9)))
-  def test_in_a_model(self, rank, count):
-    config = hklm.ModelConfig(7, 4, 9, cell="mogrifier", mogrifier_rank=rank, forget_bias=1.0,
-                              input_gate="capped", init="uniform:0.1,bias=zeros",
-                              initial_state="learned", dtype="float64")
+  def test_size_in_a_model(self, rank, count):
+    """That of an LSTM, and `count` more."""
+    def size(**changes):
+      config = hklm.ModelConfig(7, 4, 9, initial_state="learned", **changes)
+      params = jax.eval_shape(hklm.language_model(config).init, jax.random.key(0))
+      return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+    changes = {"cell": "mogrifier", "mogrifier_rank": rank, "input_gate": "capped"}
+    self.assertEqual(size(**changes) - size(), count)
+
+  def test_first_biases_in_a_model(self):
+    config = hklm.ModelConfig(7, 4, 9, cell="mogrifier", mogrifier_rounds=2, forget_bias=1.0,
+                              init="unit,bias=zeros")
     params = hklm.language_model(config).init(jax.random.key(0))
-    self.assertEqual(sum(leaf.size for leaf in jax.tree.leaves(params["mogrifier_0"])), count)
-    lstm = hklm.language_model(hklm.ModelConfig(7, 4, 9, initial_state="learned", dtype="float64"))
-    self.assertEqual(sum(leaf.size for leaf in jax.tree.leaves(params)) - count, sum(
-        leaf.size for leaf in jax.tree.leaves(lstm.init(jax.random.key(0)))))
     np.testing.assert_array_equal(params["lstm_0"]["b"], np.repeat([0.0, 1.0, 0.0, 0.0], 9))
-    for i, size in enumerate((4, 9, 4, 9, 4), 1):
-      np.testing.assert_array_equal(params["mogrifier_0"][f"b_{i}"], np.zeros(size))
+    for name, size in (("b_1", 4), ("b_2", 9)):
+      np.testing.assert_array_equal(params["mogrifier_0"][name], np.zeros(size))
+    self.assertGreater(params["mogrifier_0"]["q_1"].min(), 0.0)  # by the config's initialiser
 
   def test_first_values(self):
     """Of whole matrices by the initialiser; products of factors have about the variance 1/n."""
@@ -138,7 +143,7 @@ class MogrifierTest(oracle.X64TestCase):
       cell = mogrifier.Mogrifier(cells.LSTM(H), 2, rank, hk.initializers.Constant(0.5))
       return cell(x, cell.initial_state(1))
 
-    init = hk.transform(run).init
+    init = jax.jit(hk.transform(run).init, static_argnums=2)
     whole, factored = (oracle.as_numpy(
         init(jax.random.key(0), np.zeros([1, D], np.float32), rank)["mogrifier"])
         for rank in (0, k))
@@ -158,13 +163,14 @@ class MogrifierTest(oracle.X64TestCase):
     run = hk.transform(run)
     state = cells.LSTMState(*np.random.RandomState(1).normal(size=[2, B, H]))
     params = oracle.random_like(jax.eval_shape(run.init, jax.random.key(0), inputs()[:1], state))
-    ys, _ = run.apply(params, jax.random.key(1), inputs()[:1], state)
+    ys, _ = jax.jit(run.apply)(params, jax.random.key(1), inputs()[:1], state)
     step = hk.without_apply_rng(hk.transform(lambda x, state: make(2, 0)(x, state)))
+    step = jax.jit(step.apply)
     differences = []
     for bits in range(2**H):  # every mask there is, for the first row
       keep = np.array([bits >> n & 1 for n in range(H)], bool)
       dropped = state._replace(h=np.where(keep, 2 * state.h, 0.0))
-      differences.append(np.abs(step.apply(params, inputs()[0], dropped)[0][0] - ys[0, 0]).max())
+      differences.append(np.abs(step(params, inputs()[0], dropped)[0][0] - ys[0, 0]).max())
     self.assertLess(min(differences), 1e-12)
     self.assertLess(np.argmin(differences), 2**H - 1)  # something was dropped
 

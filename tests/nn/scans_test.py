@@ -38,7 +38,7 @@ def holes(length=T):
 
 class ScansTest(oracle.X64TestCase):
 
-  @parameterized.product(scan=[scans.linear, in_logs], masked=[False, True], length=[1, 2, T])
+  @parameterized.product(scan=[scans.linear, in_logs], masked=[False, True], length=[1, T])
   def test_is_the_loop(self, scan, masked, length):
     inputs, mask = arguments(length), holes(length) if masked else None
     self.assert_close(jax.jit(scan)(*inputs, mask), loop(*inputs, mask), 1e-13)
@@ -47,11 +47,10 @@ class ScansTest(oracle.X64TestCase):
     a, b, h = (4 * x - 2 for x in arguments())
     self.assert_close(scans.linear(a, b, h), loop(a, b, h), 1e-12)
 
-  @parameterized.product(scan=[scans.linear, in_logs],
-                         case=[(np.float64, T, 1e-12), (np.float32, 2048, 1e-4)])
-  def test_gradients_are_those_of_the_loop(self, scan, case):
+  @parameterized.parameters((scans.linear, np.float64, T, 1e-12), (in_logs, np.float64, T, 1e-12),
+                            (in_logs, np.float32, 2048, 1e-4))
+  def test_gradients_are_those_of_the_loop(self, scan, dtype, length, tolerance):
     """By hand, backwards: dh_{t-1} = a_t dh_t, da_t = h_{t-1} dh_t, db_t = dh_t."""
-    dtype, length, tolerance = case
     (a, b, h), mask = arguments(length), holes(length)
     weights = np.random.RandomState(2).uniform(0.5, 1.5, size=a.shape)
     gradient = jax.grad(lambda *inputs: (weights * scan(*inputs, mask)).sum(), (0, 1, 2))
@@ -124,7 +123,7 @@ class ScansTest(oracle.X64TestCase):
 
   def test_large_logarithms_in_float32(self):
     """A cumulative sum of all `log a` would have no digits left behind the point."""
-    log_a, log_b = np.full([2048, 1, 1], -1e4), np.tile([0.0, -1e4], 1024)[:, None, None]
+    log_a, log_b = np.full([256, 1, 1], -1e5), np.tile([0.0, -1e5], 128)[:, None, None]
     found = jax.jit(scans.log_linear)(*map(np.float32, (log_a, log_b, np.ones([1, 1]))))
     np.testing.assert_array_equal(found[::2], 1.0)
     self.assertTrue(np.isfinite(found).all())
