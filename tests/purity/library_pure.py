@@ -57,7 +57,7 @@ from hklm.training import (
   snapshots,
   step,
 )
-from tests.purity import library_cells, library_report, library_scoring
+from tests.purity import library_cells, library_report, library_scanned, library_scoring
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -319,11 +319,11 @@ _TRAINING = {
     **{f"training.optimizers.optimizer, its update by {name}": lambda name=name: call(
         jax.jit(optimizer(optimizer=name, schedule="constant").update), jnp.ones([2]),
         optimizer(optimizer=name).init(jnp.ones([2])), jnp.ones([2]))
-       for name in config.OPTIMIZERS},
+       for name in config.training.OPTIMIZERS},
     "training.optimizers.schedule": lambda: call(optimizers.schedule, TRAINING, 10, 5),
     **{f"training.optimizers.schedule, its {name} rate": lambda name=name: call(
         optimizers.schedule(dataclasses.replace(TRAINING, schedule=name, warmup=2), 10, 5),
-        jnp.int32(3)) for name in config.SCHEDULES},
+        jnp.int32(3)) for name in config.training.SCHEDULES},
     "training.averages.move": lambda: call(
         averages.move, jnp.ones([2]), jnp.zeros([2]), jnp.int32(3), AVERAGED),
     "training.averages.start": lambda: call(averages.start, jnp.ones([2]), AVERAGED),
@@ -345,4 +345,4 @@ _TRAINING = {
 
 PURE: dict[str, Callable[[], Call]] = {
     **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_cells.PURE, **library_report.PURE,
-    **library_scoring.PURE}
+    **library_scanned.PURE, **library_scoring.PURE}
