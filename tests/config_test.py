@@ -220,6 +220,7 @@ class RangeTest(parameterized.TestCase):
       ({"projection_size": 3}, "--projection_size=3 is for --cell=projected_lstm; found --cell=ls"),
       ({"cell": "projected_lstm"}, "--cell=projected_lstm needs --projection_size"),
       ({"cell": "qrnn", "weight_dropout": 0.5}, "--cell=qrnn has no recurrent matrix"),
+      ({"cell": "qrnn", "zoneout": 0.1}, "--cell=qrnn carries no output from step to step; drop"),
       ({"cell": "gru", "state_dropout": 0.5}, "--state_dropout=0.5 is for --cell=lstm or"),
       ({"cell": "slstm", "num_biases": 2}, "--num_biases=2 is for --cell=lstm or gru or vanilla"),
       ({"layer_sizes": (3, 4)}, "goes with --num_layers=2 and --hidden_size=4; found 1 and 256"),
