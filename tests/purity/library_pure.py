@@ -8,11 +8,13 @@ import functools
 import json
 from collections.abc import Callable
 
+import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hklm import config, ids, losses, metrics, model, resuming, run
+from hklm.config import checks
 from hklm.data import (
   base,
   bpe,
@@ -32,15 +34,20 @@ from hklm.inference import (
   lines,
 )
 from hklm.nn import (
+  catalogue,
+  cells,
   cudnn,
+  embedding,
   initializers,
   product,
+  regularisers,
   reverse_only,
   sharded,
   stack,
   varying,
 )
 from hklm.nn import lstm as lstm_
+from hklm.nn.dropout import in_training
 from hklm.nn.heads import sampled
 from hklm.training import (
   averages,
@@ -100,6 +107,18 @@ MOSES = "0 ||| it is ||| lm= -2 ||| -3.5"
 AVERAGED = dataclasses.replace(TRAINING, average="exponential")
 ALL_ON = {"accumulate": 2, "compute_dtype": "bfloat16", "remat_steps": 2, "average": "polyak",
           "on_nonfinite": "skip", "optimizer": "sgd"}
+
+def with_key(function, *args) -> Call:
+  """A function of Haiku modules, applied with a key."""
+  pair = hk.transform(function)
+  return call(jax.jit(pair.apply), pair.init(KEY(0), *args), KEY(1), *args)
+
+
+def dropping_weights(xs: jax.Array):
+  core = cells.LSTM(H)
+  with regularisers.weight_dropout(core, xs, core.initial_state(B), 0.5):
+    return core.parameters(E)
+
 
 def naming_bad(flag: str):
   with sources.naming(flag):
@@ -170,6 +189,7 @@ _DATA = {
     "data.corpora.Corpus.split": lambda: call(
         corpora.Corpus.split, written(), 0.25, 0.25, False, True),
     "data.sources.naming": lambda: call(refused(naming_bad), "--input"),
+    "data.texts.compared": lambda: call(texts.compared, text(), texts.Published((1, 2), 3)),
     "data.texts.was_validation": lambda: call(
         texts.was_validation, text().train, "ab-cd"),
     "data.sources.Source.read_bytes": lambda: call(
@@ -187,13 +207,23 @@ _DATA = {
 }
 
 _VALUES = {
-    "config.ModelConfig": lambda: call(
+    "config.model.ModelConfig": lambda: call(
         functools.partial(config.ModelConfig, forget_bias=1, dtype="bfloat16"), V),
-    "config.TokenizerConfig": lambda: call(config.TokenizerConfig, "word", 0, 2),
-    "config.TrainConfig": lambda: call(config.TrainConfig, TRAINING.model),
-    "config.to_json": lambda: call(config.to_json, TRAINING),
-    "config.from_json": lambda: call(
+    "config.model.ModelConfig.sizes": lambda: call(got("sizes"), TRAINING.model),
+    "config.model.ModelConfig.output_sizes": lambda: call(got("output_sizes"), TRAINING.model),
+    "config.model.ModelConfig.top_size": lambda: call(got("top_size"), TRAINING.model),
+    "config.tokenizer.TokenizerConfig": lambda: call(config.TokenizerConfig, "word", 0, 2),
+    "config.training.TrainConfig": lambda: call(config.TrainConfig, TRAINING.model),
+    "config.jsons.to_json": lambda: call(config.to_json, TRAINING),
+    "config.jsons.from_json": lambda: call(
         config.from_json, config.TrainConfig, json.loads(json.dumps(config.to_json(TRAINING)))),
+    "config.checks.at_least": lambda: call(refused(checks.at_least), TRAINING, 9, "seed"),
+    "config.checks.check_types": lambda: call(checks.check_types, TRAINING.model),
+    "config.checks.finite": lambda: call(checks.finite, TRAINING, "clip"),
+    "config.checks.one_of": lambda: call(
+        functools.partial(refused(functools.partial(checks.one_of, loss=("a",))), TRAINING)),
+    "config.checks.rates": lambda: call(checks.rates, TRAINING, "momentum"),
+    "config.checks.sizes": lambda: call(checks.sizes, TRAINING, 1, "decay_at"),
     "metrics.perplexity": lambda: call(metrics.perplexity, 3.0, 2),
     "metrics.Metrics.__add__": lambda: call(
         metrics.Metrics.__add__, metrics.Metrics(3.0, 2), metrics.Metrics(1.0, 1)),
@@ -266,6 +296,23 @@ _MODEL = {
     "nn.varying.alike": lambda: call(lambda x, y: varying.alike(x, (y,)), 1.0, np.ones(2)),
     "nn.reverse_only.reverse_only": lambda: call(
         lambda x: jax.grad(lambda x: reverse_only.reverse_only(x, "no jvp here"))(x), 1.0),
+    "nn.catalogue.core": lambda: inside(
+        lambda x: catalogue.core(TRAINING.model, 0)(x, lstm_state()), jnp.ones([B, E])),
+    "nn.catalogue.input_size": lambda: call(catalogue.input_size, TRAINING.model, 0),
+    "nn.dropout.in_training": lambda: inside(in_training),
+    "nn.embedding.row_dropout": lambda: with_key(
+        lambda x, ids: embedding.row_dropout(x, ids, V, 0.5), jnp.ones([T, B, E]),
+        jnp.zeros([T, B], int)),
+    "nn.regularisers.draw": lambda: with_key(
+        lambda state: regularisers.draw(state, T, 0.5, 0.3, 0.2), lstm_state()),
+    "nn.regularisers.dropped": lambda: call(
+        lambda state: regularisers.dropped(state, jnp.ones([B, H], bool), 0.5), lstm_state()),
+    "nn.regularisers.penalties": lambda: call(
+        lambda h: regularisers.penalties(h, h, 1.0, 2.0, None), jnp.ones([T, B, H])),
+    "nn.regularisers.weight_dropout": lambda: with_key(dropping_weights, jnp.ones([T, B, E])),
+    "nn.regularisers.zoneout": lambda: call(
+        lambda old: regularisers.zoneout(old, old, 0.3, 0.2, None), lstm_state()),
+    "nn.stack.Reading.at_once": lambda: call(stack.Reading("fused").at_once, None),
     "nn.stack.initial_state": lambda: inside(started),
     "nn.stack.traces": lambda: inside(
         lambda xs: stack.traces(cores(), xs, started(), stack.Reading()), jnp.ones([T, B, E])),
