@@ -82,6 +82,15 @@ class CountsTest(parameterized.TestCase):
     self.assertLessEqual(max(map(len, text_of(name).splitlines())), 100)
 
 
+class ReadTest(parameterized.TestCase):
+
+  @parameterized.parameters(*COUNTS, *BUDGETS, *OF_EVALUATE)
+  def test_its_program_reads_it(self, name):
+    program = evaluate if name in OF_EVALUATE else train
+    done = binaries.here(program, f"--flagfile={PRESETS / name}.flags", "--corpus=/no/such/file")
+    self.assertStartsWith(done.stderr.splitlines()[-1], "error: /no/such/file: No such file")
+
+
 class TrainedTest(absltest.TestCase):
   """Zaremba's small model on text in the format of Mikolov's Penn Treebank."""
 
