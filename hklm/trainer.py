@@ -12,10 +12,19 @@ import jax
 from hklm import resuming
 from hklm import run as runs
 from hklm.config import TrainConfig
-from hklm.data import corpora, streams, texts
+from hklm.data import corpora, random_streams, streams, texts
 from hklm.errors import InputError, Stopped
 from hklm.model import CellFactory, check_machine, language_model
-from hklm.training import checkpoints, loop, memory, optimizers, processes, snapshots, step
+from hklm.training import (
+  averages,
+  checkpoints,
+  loop,
+  memory,
+  optimizers,
+  processes,
+  snapshots,
+  step,
+)
 from hklm.training import mesh as meshes
 from hklm.training.logs import rows, say
 from hklm.training.saver import BEST, STEP, Saver
@@ -86,8 +95,10 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     mesh = meshes.make(config, devices, vocab_shards)
     windows = streams.Streams(text.train.ids, config.batch_size, config.bptt,
                               columns=meshes.columns(mesh, config.batch_size))
-    steps = config.steps or config.epochs * len(windows)
-    optimizer = optimizers.optimizer(config, steps, len(windows))
+    if config.random_bptt:
+      windows = random_streams.RandomStreams(windows, config.seed)
+    steps = config.steps or windows.updates_in(config.epochs)
+    optimizer = optimizers.optimizer(config, steps, windows.updates_in)
     _check_memory(lm, config, cell, mesh)
     start = functools.partial(step.init, lm, optimizer, config.batch_size, config.seed, config,
                               cell, base and resuming.fitting(base, lm))
@@ -96,8 +107,9 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
       raise InputError("the text is not the one that the run began with; needed: the same --corpus "
                        "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")
     count = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lm.init, jax.random.key(0))))
-    say(f"model: {config.model.cell}, {count:,} parameters; {steps:,} updates, {len(windows):,} an "
-        f"epoch, each epoch leaves out {windows.left_out:,} tokens")
+    about = "about " * config.random_bptt
+    say(f"model: {config.model.cell}, {count:,} parameters; {steps:,} updates, {about}"
+        f"{windows.updates_in(1):,} an epoch, each epoch leaves out {windows.left_out:,} tokens")
     tied, progress = config.model.tie_embeddings, loop.Progress()
     if newest:
       state, progress = snapshots.restored(newest, checkpoints.manifest(newest), start())
@@ -124,7 +136,7 @@ def _run(run_dir, contents, lm, update, text, windows, steps, state, progress, s
   config = contents.config
   saver = Saver(runs.checkpoint_folder(run_dir), config.keep_checkpoints,
                 writes=processes.is_first())
-  rate = optimizers.schedule(config, steps, len(windows))
+  rate = optimizers.schedule(config, steps, windows.updates_in)
   with watch(run_dir, lm, text, config, rate, steps, int(state.step),
              progress.unlogged.tokens) as its:
 
@@ -150,11 +162,18 @@ def _run(run_dir, contents, lm, update, text, windows, steps, state, progress, s
     def stops(number):
       return stop() if jax.process_count() == 1 else processes.stop_wanted(number)
 
+    def trigger(history, nats):
+      history, starts = averages.seen(history, nats, config)
+      if starts:
+        say("averaging starts: from now on the mean of the parameters is validated")
+      return history, starts
+
     hooks = loop.Hooks(training, validation if text.valid else None, save_best, save_state, stops)
     try:
       state, progress = loop.run(update, state, progress, windows, steps, hooks, config.eval_every,
                                  config.checkpoint_every,
-                                 config.decay_rate if config.schedule == "plateau" else 1.0)
+                                 config.decay_rate if config.schedule == "plateau" else 1.0,
+                                 trigger)
     finally:
       saver.wait()
   processes.wait_for_all("all is saved")

@@ -248,6 +248,8 @@ class RangeTest(parameterized.TestCase):
       ({"decay_at": (3,)}, "--decay_at is for --schedule=step; found --schedule=cosine"),
       ({"decay_at": (3, 3), "schedule": "step"}, "--decay_at=3,3 does not rise"),
       ({"average_trigger": "no_gain"}, "--average_trigger=no_gain starts --average=polyak"),
+      ({"average_latest": 9}, "--average_latest=9 is for --average_trigger; needed: nonmonotone"),
+      ({"weight_decay_first": True, "optimizer": "adamw"}, "--optimizer=adamw has none; needed"),
       ({"remat_steps": 2, "random_bptt": True}, "--remat_steps and --random_bptt"),
       ({"remat_steps": 2, "model": ModelConfig(zoneout=0.1)}, "--remat_steps reads a window in"))
   def test_training_options_that_do_not_go_together(self, changes, message):

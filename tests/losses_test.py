@@ -328,7 +328,7 @@ class MemoryTest(parameterized.TestCase):
       return losses.Loss(nats, jnp.zeros_like(nats)), state
 
     sgd = optimizers.optimizer(hklm.TrainConfig(optimizer="sgd", clip=1.0, schedule="constant"),
-                               10, 10)
+                               10, lambda epochs: epochs)
     window, reset = jax.ShapeDtypeStruct([36, 32], jnp.int32), jax.ShapeDtypeStruct([32], bool)
     state = jax.eval_shape(lambda: step.init(lm, sgd, 32, 0))
     fused, plain = (peak(step.make_update(model, sgd).lower(state, window, reset).compile())

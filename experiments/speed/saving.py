@@ -25,7 +25,8 @@ def works(work: Workload, window, updates: int, every: int = 1):
     every: calls of `saving` to a checkpoint.
   """
   lm = model(work)
-  optimizer = optimizers.optimizer(hklm.TrainConfig(schedule="constant"), updates, updates)
+  optimizer = optimizers.optimizer(hklm.TrainConfig(schedule="constant"), updates,
+                                   lambda epochs: epochs * updates)
   update = step.make_update(lm, optimizer)
   window, reset = jnp.asarray(window), jnp.zeros([work.batch_size], bool)
   held = [step.init(lm, optimizer, work.batch_size, seed=0)]

@@ -14,7 +14,7 @@ def update(work: Workload, params, window, lstm_impl: str = "auto") -> jax_work.
   """A training step: embed to SGD, the state carried."""
   lm = model(work, lstm_impl)
   config = hklm.TrainConfig(optimizer="sgd", learning_rate=RATE, clip=CLIP, schedule="constant")
-  optimizer = optimizers.optimizer(config, steps=1, steps_per_epoch=1)
+  optimizer = optimizers.optimizer(config, steps=1, updates_in=lambda epochs: epochs)
   state = step.init(lm, optimizer, work.batch_size, seed=0)._replace(params=_on_device(params))
   inputs = jnp.asarray(window), jnp.zeros([work.batch_size], bool)
   return jax_work.Update(step.make_update(lm, optimizer), state, inputs,

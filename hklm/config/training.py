@@ -157,6 +157,12 @@ class TrainConfig:
     if list(self.decay_at) != sorted(set(self.decay_at)):
       raise InputError(f"--decay_at={','.join(map(str, self.decay_at))} does not rise; needed: "
                        "epochs, each once")
+    if self.weight_decay_first and self.optimizer == "adamw":
+      raise InputError("--weight_decay_first adds an L2 gradient, and --optimizer=adamw has none; "
+                       "needed: another optimizer, or neither")
+    if self.average_latest and not self.average_trigger:
+      raise InputError(f"--average_latest={self.average_latest} is for --average_trigger; needed: "
+                       "nonmonotone or no_gain")
     if self.average_trigger and (self.average != "polyak" or self.average_start):
       raise InputError(f"--average_trigger={self.average_trigger} starts --average=polyak; found "
                        f"--average={self.average} --average_start={self.average_start}; needed: "

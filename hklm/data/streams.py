@@ -4,10 +4,27 @@ Everything is time-major. Windows overlap by one token: `inputs = w[:-1]`, `targ
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
 from hklm.errors import InputError
+
+
+class Window(NamedTuple):
+  """What one update reads.
+
+  Attributes:
+    ids: int32 `[t + 1, B]`.
+    length: how many of its t steps are live, the first ones; None: all.
+    first: whether an epoch starts with it.
+    last: whether an epoch ends with it.
+  """
+
+  ids: np.ndarray
+  length: int | None
+  first: bool
+  last: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,7 +89,29 @@ class Streams:
     if not 0 <= window < len(self):
       raise IndexError(f"found window {window}, needed 0 to {len(self) - 1}")
     start = window * self.length
-    times = np.arange(start, min(start + self.length, self.targets) + 1)
+    return self.read(start, min(self.length, self.targets - start))
+
+  def at(self, number: int) -> Window:
+    """The window that update `number`, from 0, reads: one after the other, epoch after epoch.
+
+    >>> window = Streams(np.arange(12), batch_size=2, length=3).at(3)
+    >>> window.ids.T.tolist(), window.length, window.first, window.last
+    ([[3, 4, 5], [8, 9, 10]], None, False, True)
+    """
+    place = number % len(self)
+    return Window(self[place], None, place == 0, place == len(self) - 1)
+
+  def updates_in(self, epochs: int) -> int:
+    """Windows in so many epochs."""
+    return epochs * len(self)
+
+  def read(self, start: int, count: int) -> np.ndarray:
+    """So many targets of each stream from number `start` on, and the id before: `[count + 1, B]`.
+
+    >>> Streams(np.arange(12), batch_size=2, length=3).read(3, 1).tolist()
+    [[3, 8], [4, 9]]
+    """
+    times = np.arange(start, start + count + 1)
     columns = range(self.batch_size) if self.columns is None else self.columns
     starts = np.array(columns) * self.targets
     return self.ids[times[:, None] + starts].astype(np.int32)

@@ -16,15 +16,17 @@ from hklm.training import precision
 
 
 def make_gradient(lm: LanguageModel, config: TrainConfig) -> Callable:
-  """The function `(params, key, window [T + 1, B], reset [B], carried) -> gradient, nats, state`.
+  """`(params, key, window [T + 1, B], reset [B], carried, length) -> gradient, nats, state`.
 
-  The gradient is that of the mean over the window's T B tokens of nats plus penalty. Rows of
-  `reset` start from the initial state, made inside the differentiated function so that a learned
-  one gets its gradient; the others go on from the carried state, through which none flows.
+  The gradient is that of the mean over the window's tokens of nats plus penalty; with `loss="sum"`
+  that of the sum over time of the mean over the batch. Of the T steps the first `length` are read,
+  int32 `[]`; all, where it is None. Rows of `reset` start from the initial state, made inside the
+  differentiated function so that a learned one gets its gradient; the others go on from the carried
+  state, through which none flows.
 
   Args:
     lm: the functions to compute with, as `precision.computing` gives them.
-    config: of which `accumulate`, `compute_dtype` and `remat_steps` are read.
+    config: of which `accumulate`, `compute_dtype`, `loss` and `remat_steps` are read.
 
   Returns:
     The function. Its gradient is like `params`, its nats are the sum over the window, its state is
@@ -35,27 +37,31 @@ def make_gradient(lm: LanguageModel, config: TrainConfig) -> Callable:
   >>> params, window = lm.init(jax.random.key(0)), jnp.zeros([6, 4], jnp.int32)
   >>> start, reset = lm.initial_state(params, 4), jnp.ones([4], bool)
   >>> whole, parts = (make_gradient(lm, TrainConfig(accumulate=n))(
-  ...     params, jax.random.key(1), window, reset, start)[0] for n in (1, 2))
+  ...     params, jax.random.key(1), window, reset, start, None)[0] for n in (1, 2))
   >>> bool(jnp.allclose(whole["head"]["w"], parts["head"]["w"]))
   True
   """
 
-  def losses(params, key, inputs, targets, state):
+  def losses(params, key, inputs, targets, state, *mask):
     # Cast here, so that a sum of gradients over chunks or parts is of the parameters' own type.
-    loss, state = lm.loss(precision.cast(params, config), key, inputs, targets, state)
+    loss, state = lm.loss(precision.cast(params, config), key, inputs, targets, state, *mask)
     return (loss.nats + loss.penalty).sum(), loss.nats.sum(), state
 
   if config.remat_steps:
     losses = _in_chunks(losses, config.remat_steps, lm.config.dropout_per_step)
 
-  def objective(params, key, window, reset, carried):
+  def objective(params, key, window, reset, carried, length):
     initial = lm.initial_state(precision.cast(params, config), reset.shape[0])
     start = jax.tree.map(
         lambda fresh, old: jnp.where(_rows(reset, fresh), fresh, lax.stop_gradient(old)),
         initial, carried)
     inputs, targets = window[:-1], window[1:]
-    total, nats, state = losses(params, key, inputs, targets, start)
-    return total / targets.size, (nats, state)
+    steps, live = len(targets), ()
+    if length is not None:
+      live = (jnp.broadcast_to(jnp.arange(steps)[:, None] < length, targets.shape),)
+      steps = length
+    total, nats, state = losses(params, key, inputs, targets, start, *live)
+    return total / (len(reset) if config.loss == "sum" else len(reset) * steps), (nats, state)
 
   def gradient(params, *inputs):
     (_, (nats, state)), slope = jax.value_and_grad(objective, has_aux=True)(params, *inputs)
@@ -97,12 +103,12 @@ def _in_chunks(losses, steps, per_step):
 def _in_parts(gradient, count):
   """The mean `gradient` of so many parts of a window's B streams; each part has its own key."""
 
-  def in_parts(params, key, window, reset, carried):
+  def in_parts(params, key, window, reset, carried, length):
     chex.assert_is_divisible(len(reset), count)
 
     def add(total, part):
       n, *inputs = part
-      slope, nats, state = gradient(params, jax.random.fold_in(key, n), *inputs)
+      slope, nats, state = gradient(params, jax.random.fold_in(key, n), *inputs, length)
       return jax.tree.map(lambda sum_, leaf: sum_ + leaf, total, slope), (nats, state)
 
     # Stream b is of part b % N: whatever devices the streams lie on, all have work in every part.

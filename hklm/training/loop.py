@@ -1,15 +1,16 @@
 """The only impure loop: reads windows, updates, and calls the hooks it was given."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from hklm.errors import InputError
 from hklm.metrics import Metrics
-from hklm.training.step import StepMetrics, TrainState, evaluated
+from hklm.training.averages import History
+from hklm.training.step import StepMetrics, TrainState, averaging, evaluated
 
 LOG_EVERY = 20  # updates between readings of the loss: the device never waits for the host
 _NOTHING = Metrics(nats=0.0, tokens=0)
@@ -24,6 +25,7 @@ class Progress(NamedTuple):
     best_step: the update after which that was.
     unlogged: sums over the updates since `log` was called last.
     skipped: updates that were left out so far.
+    history: of the validations, by which averaging starts.
   """
 
   best: float = math.inf
@@ -31,6 +33,14 @@ class Progress(NamedTuple):
   best_step: int = 0
   unlogged: Metrics = _NOTHING
   skipped: int = 0
+  history: History = History()
+
+
+class Windows(Protocol):
+  """What a run reads: `data.streams.Streams`, `data.random_streams.RandomStreams`."""
+
+  def at(self, number: int) -> Any:
+    """The `data.streams.Window` of update `number`, from 0."""
 
 
 class Hooks(NamedTuple):
@@ -55,9 +65,11 @@ class Hooks(NamedTuple):
 
 
 def run(update: Callable, train_state: TrainState, progress: Progress,
-        windows: Sequence[np.ndarray], steps: int, hooks: Hooks, eval_every: int = 0,
-        checkpoint_every: int = 0, plateau_factor: float = 1.0) -> tuple[TrainState, Progress]:
-  """Goes on updating over the windows, again and again from the first, up to update `steps`.
+        windows: Windows, steps: int, hooks: Hooks, eval_every: int = 0,
+        checkpoint_every: int = 0, plateau_factor: float = 1.0,
+        trigger: Callable[[History, float], tuple[History, bool]] | None = None
+        ) -> tuple[TrainState, Progress]:
+  """Goes on updating over the windows, epoch after epoch, up to update `steps`.
 
   What was saved after an update and is given here again has the same future as if it had never
   been interrupted.
@@ -66,12 +78,13 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
     update: `make_update`'s.
     train_state: the state to go on from; donated to the first update.
     progress: what goes with it; at the start, `Progress()`.
-    windows: int32 `[T + 1, B]` each; the model's state is reset before the first.
+    windows: see `Windows`; the model's state is reset before the first of an epoch.
     steps: updates in all, those already made included.
     hooks: see `Hooks`.
     eval_every: updates between validations; 0: once an epoch. The last update is always validated.
     checkpoint_every: updates between savings; 0: once an epoch. The last update is always saved.
     plateau_factor: multiplies the rate when a validation is not the best.
+    trigger: `(history, nats per token) -> history, whether averaging starts`, at a validation.
 
   Returns:
     What was saved last: after the last update, or after the one that `stop` came true after.
@@ -79,18 +92,18 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
   Raises:
     InputError: a loss or gradient that is not finite, with its update named.
   """
-  eval_every, checkpoint_every = eval_every or len(windows), checkpoint_every or len(windows)
   pending: list[StepMetrics] = []
   for step in range(int(train_state.step) + 1, steps + 1):
-    window = windows[(step - 1) % len(windows)]
-    reset = np.full(window.shape[1], (step - 1) % len(windows) == 0)
-    train_state, metrics = update(train_state, window, reset)
+    window = windows.at(step - 1)
+    reset = np.full(window.ids.shape[1], window.first)
+    train_state, metrics = update(train_state, window.ids, reset, window.length)
     pending.append(metrics)
     stops = hooks.stop(step)
-    validates = hooks.validate and (step % eval_every == 0 or step == steps)
-    saves = stops or step == steps or step % checkpoint_every == 0
+    ends = step == steps
+    validates = hooks.validate and (ends or _due(eval_every, step, window))
+    saves = stops or ends or _due(checkpoint_every, step, window)
     # Where a run was interrupted must not be seen in what it logs.
-    logs = validates or step == steps or step % LOG_EVERY == 0
+    logs = validates or ends or step % LOG_EVERY == 0
     if logs or saves:
       progress, norm = _collect(progress, pending, step)
       pending.clear()
@@ -107,11 +120,19 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
         progress = progress._replace(best=nats)
       else:
         train_state = train_state._replace(rate_factor=train_state.rate_factor * plateau_factor)
+      if trigger:
+        history, starts = trigger(progress.history, nats)
+        progress = progress._replace(history=history)
+        train_state = averaging(train_state) if starts else train_state
     if saves:
       hooks.save(train_state, progress)
     if stops:
       break
   return train_state, progress
+
+
+def _due(every, step, window):
+  return step % every == 0 if every else window.last
 
 
 def _collect(progress, pending, step):

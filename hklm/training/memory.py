@@ -39,7 +39,8 @@ def estimate(lm: LanguageModel, config: TrainConfig, cell: CellFactory | None = 
   >>> momentum - sgd == 4 * 413_490  # a float32 more for each parameter
   True
   """
-  optimizer = optimizers.optimizer(config, config.warmup + 1, 1)  # no shape depends on the lengths
+  # No shape depends on the lengths.
+  optimizer = optimizers.optimizer(config, config.warmup + 1, lambda epochs: epochs)
   params = jax.eval_shape(lambda: lm.init(jax.random.key(0)))
   opt_state = jax.eval_shape(optimizer.init, params)
   average = jax.eval_shape(lambda p: averages.start(p, config), params)

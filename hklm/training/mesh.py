@@ -161,7 +161,7 @@ def local(tree):
 
 
 def update(mesh: Mesh, update_one: Callable, state: TrainState
-           ) -> Callable[[TrainState, np.ndarray, np.ndarray], tuple[TrainState, StepMetrics]]:
+           ) -> Callable[..., tuple[TrainState, StepMetrics]]:
   """The update of one device as one over the mesh; called by every process.
 
   Args:
@@ -171,8 +171,8 @@ def update(mesh: Mesh, update_one: Callable, state: TrainState
 
   Returns:
     The update. Of its window `[T + 1, B]` and reset `[B]`, on the host, a process gives the
-    `columns` that it reads. The metrics are of all rows, and every process has them. The training
-    state given is donated.
+    `columns` that it reads; the length of the window is the same for all. The metrics are of all
+    rows, and every process has them. The training state given is donated.
   """
   if mesh.size == 1:
     return update_one
@@ -180,17 +180,17 @@ def update(mesh: Mesh, update_one: Callable, state: TrainState
   batch_size = len(jax.tree.leaves(state.state)[0])
   steps, rows, shared = (NamedSharding(mesh, spec) for spec in (STEPS, ROWS, SHARED))
 
-  def on_mesh(state, window, reset):
+  def on_mesh(state, window, reset, length):
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # `nn.sharded` asks for it
-      return update_one(state, window, reset)
+      return update_one(state, window, reset, length)
 
-  compiled = jax.jit(on_mesh, in_shardings=(lies, steps, rows), out_shardings=(lies, shared),
-                     donate_argnums=0)
+  compiled = jax.jit(on_mesh, in_shardings=(lies, steps, rows, shared),
+                     out_shardings=(lies, shared), donate_argnums=0)
 
   @functools.wraps(compiled)
-  def with_own_columns(state, window, reset):
+  def with_own_columns(state, window, reset, length=None):
     return compiled(state, _joined(steps, window, batch_size),
-                    _joined(rows, reset, batch_size))
+                    _joined(rows, reset, batch_size), length)
 
   return with_own_columns
 

@@ -7,7 +7,7 @@ import jax
 
 from hklm.errors import InputError
 from hklm.metrics import Metrics
-from hklm.training import checkpoints
+from hklm.training import averages, checkpoints
 from hklm.training.loop import Progress
 from hklm.training.step import TrainState, evaluated
 
@@ -29,10 +29,12 @@ def about(progress: Progress, steps: int) -> dict:
     progress: of the run.
     steps: updates in all.
   """
-  best, kept = (None if math.isinf(nats) else nats for nats in (progress.best, progress.kept))
+  best, kept, *bests = (None if math.isinf(nats) else nats for nats in
+                        (progress.best, progress.kept, *progress.history.bests))
   return {"steps": steps, "best": best, "kept": kept, "best_step": progress.best_step,
           "unlogged_nats": progress.unlogged.nats, "unlogged_tokens": progress.unlogged.tokens,
-          "skipped": progress.skipped}
+          "skipped": progress.skipped, "validations": progress.history.validations,
+          "bests": bests, "averaging_started": progress.history.started}
 
 
 def restored(path: str, manifest: Mapping, target: TrainState) -> tuple[TrainState, Progress]:
@@ -47,12 +49,14 @@ def restored(path: str, manifest: Mapping, target: TrainState) -> tuple[TrainSta
     InputError: it is of another run.
   """
   try:
-    best, kept = (math.inf if manifest[name] is None else float(manifest[name])
-                  for name in ("best", "kept"))
+    best, kept, *bests = (math.inf if nats is None else float(nats) for nats in
+                          (manifest["best"], manifest["kept"], *manifest["bests"]))
+    history = averages.History(int(manifest["validations"]), tuple(bests),
+                               bool(manifest["averaging_started"]))
     progress = Progress(
         best, kept, int(manifest["best_step"]),
         Metrics(nats=float(manifest["unlogged_nats"]), tokens=int(manifest["unlogged_tokens"])),
-        int(manifest["skipped"]))
+        int(manifest["skipped"]), history)
   except (KeyError, TypeError, ValueError) as error:
     raise InputError(f"{path}: the manifest has no training state; needed: a checkpoint as train "
                      "wrote it") from error

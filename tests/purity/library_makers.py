@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from hklm import config, metrics, model
-from hklm.data import base, corpora, streams, texts, tokenizers
+from hklm.data import base, corpora, random_streams, streams, texts, tokenizers
 from hklm.errors import InputError
 from hklm.nn import cells, dropout, embedding, heads, initializers, stack
 from hklm.training import logs, loop, optimizers, step
@@ -80,6 +80,10 @@ def windows() -> streams.Streams:
   return streams.Streams(np.arange(12), 2, 3)
 
 
+def random_windows() -> random_streams.RandomStreams:
+  return random_streams.RandomStreams(streams.Streams(np.arange(61), 2, 9), 0)
+
+
 def window() -> np.ndarray:
   """Ids `[T + 1, B]`."""
   return (np.arange((T + 1) * B) % V).reshape(T + 1, B).astype(np.int32)
@@ -91,7 +95,7 @@ def reset() -> np.ndarray:
 
 
 def optimizer(**changes) -> optax.GradientTransformation:
-  return optimizers.optimizer(dataclasses.replace(TRAINING, **changes), steps=10, steps_per_epoch=5)
+  return optimizers.optimizer(dataclasses.replace(TRAINING, **changes), 10, lambda n: 5 * n)
 
 
 def train_state(**changes) -> step.TrainState:
@@ -104,7 +108,8 @@ def undonated(**changes) -> Callable:
   return jax.jit(step.make_update(lm(), optimizer(**changes), config).__wrapped__)
 
 
-def counting(state: step.TrainState, ids, reset) -> tuple[step.TrainState, step.StepMetrics]:
+def counting(state: step.TrainState, ids, reset, length=None
+             ) -> tuple[step.TrainState, step.StepMetrics]:
   """An update that learns nothing: the loop around it is what is checked."""
   return state._replace(step=state.step + 1), step.StepMetrics(state.step, ids.size, 1.0, 0)
 

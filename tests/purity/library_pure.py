@@ -22,6 +22,7 @@ from hklm.data import (
   corpora,
   cuts,
   nbest,
+  random_streams,
   sources,
   streams,
   texts,
@@ -91,6 +92,7 @@ from tests.purity.library_makers import (
   optimizer,
   params,
   piped_progress,
+  random_windows,
   refused,
   reset,
   silent_hooks,
@@ -199,6 +201,16 @@ _DATA = {
     "data.sources.check_encoding": lambda: call(sources.check_encoding, "latin-1"),
     "data.streams.Streams": lambda: call(streams.Streams, np.arange(12), 2, 3),
     "data.streams.Streams.__getitem__": lambda: call(streams.Streams.__getitem__, windows(), 1),
+    "data.streams.Streams.at": lambda: call(streams.Streams.at, windows(), 3),
+    "data.streams.Streams.read": lambda: call(streams.Streams.read, windows(), 1, 2),
+    "data.streams.Streams.updates_in": lambda: call(streams.Streams.updates_in, windows(), 3),
+    "data.random_streams.RandomStreams": lambda: call(
+        random_streams.RandomStreams, windows(), 0),
+    "data.random_streams.RandomStreams.at": lambda: call(
+        random_streams.RandomStreams.at, random_windows(), 5),
+    "data.random_streams.RandomStreams.left_out": lambda: call(got("left_out"), random_windows()),
+    "data.random_streams.RandomStreams.updates_in": lambda: call(
+        random_streams.RandomStreams.updates_in, random_windows(), 2),
     "data.streams.Streams.__len__": lambda: call(streams.Streams.__len__, windows()),
     "data.streams.Streams.left_out": lambda: call(got("left_out"), windows()),
     "data.streams.Streams.targets": lambda: call(got("targets"), windows()),
@@ -336,8 +348,8 @@ _TRAINING = {
     # Where nothing is drawn, nothing is to be put away.
     "training.logs.Progress.close": lambda: call(logs.Progress.close, piped_progress()),
     "training.loop.run": lambda: call(
-        loop.run, counting, train_state(), loop.Progress(), [window(), window()], 3, silent_hooks(),
-        2, 0, 0.5),
+        loop.run, counting, train_state(), loop.Progress(), windows(), 3, silent_hooks(), 2, 0,
+        0.5),
     "training.checkpoints.step": lambda: call(checkpoints.step, "best-12"),
     "training.saver.check_finite": lambda: call(saver.check_finite, params(), "params"),
     "training.saver.Saver.check": lambda: call(saver.Saver.check, saver.Saver("nowhere", 1)),
@@ -362,23 +374,29 @@ _TRAINING = {
         train_state()),
     "training.mesh.update": lambda: call(
         lambda state: mesh.update(mesh.make(TRAINING, 1), counting, state), train_state()),
-    "training.optimizers.optimizer": lambda: call(optimizers.optimizer, TRAINING, 10, 5),
+    "training.optimizers.optimizer": lambda: call(optimizers.optimizer, TRAINING, 10, lambda n: n),
     **{f"training.optimizers.optimizer, its update by {name}": lambda name=name: call(
         jax.jit(optimizer(optimizer=name, schedule="constant").update), jnp.ones([2]),
         optimizer(optimizer=name).init(jnp.ones([2])), jnp.ones([2]))
        for name in config.training.OPTIMIZERS},
-    "training.optimizers.schedule": lambda: call(optimizers.schedule, TRAINING, 10, 5),
+    "training.optimizers.schedule": lambda: call(optimizers.schedule, TRAINING, 10, lambda n: n),
     **{f"training.optimizers.schedule, its {name} rate": lambda name=name: call(
-        optimizers.schedule(dataclasses.replace(TRAINING, schedule=name, warmup=2), 10, 5),
+        optimizers.schedule(dataclasses.replace(TRAINING, schedule=name, warmup=2), 10,
+                            lambda n: n),
         jnp.int32(3)) for name in config.training.SCHEDULES},
     "training.averages.move": lambda: call(
         averages.move, jnp.ones([2]), jnp.zeros([2]), jnp.int32(3), AVERAGED),
+    "training.averages.seen": lambda: call(
+        averages.seen, averages.History(2, (3.0, 2.0)), 2.5, dataclasses.replace(
+            TRAINING, average="polyak", average_trigger="nonmonotone", average_patience=1)),
+    "training.averages.starts_after": lambda: call(averages.starts_after, AVERAGED),
     "training.averages.start": lambda: call(averages.start, jnp.ones([2]), AVERAGED),
     "training.gradients.make_gradient": lambda: call(gradients.make_gradient, lm(), TRAINING),
     "training.precision.cast": lambda: call(
         precision.cast, params(), dataclasses.replace(TRAINING, compute_dtype="bfloat16")),
     "training.precision.computing": lambda: call(precision.computing, lm(), TRAINING),
     "training.precision.wide": lambda: call(precision.wide, "bfloat16"),
+    "training.step.averaging": lambda: call(step.averaging, train_state(average="polyak")),
     "training.step.evaluated": lambda: call(step.evaluated, train_state(average="polyak")),
     "training.processes.is_first": lambda: call(processes.is_first),
     "training.processes.start": lambda: call(refused(processes.start), "", 2, 2),

@@ -69,9 +69,9 @@ class AverageTest(oracle.X64TestCase):
       found.append(float(mean))
     self.assert_close(np.array(found[19:]), 0.25 * 0.75 ** np.arange(11))
 
-  @parameterized.parameters(1, 2)
+  @parameterized.parameters(1 - averages.NEVER, 0, 1)
   def test_at_first_it_is_the_parameters_to_the_bit(self, updates_made):
-    config = TrainConfig(average="polyak", average_start=1)
+    config = TrainConfig(average="polyak")
     far, near = jnp.float32(1e8), jnp.float32(0.1)  # far + (near - far) is 0
     self.assertEqual(averages.move(far, near, jnp.int32(updates_made), config), near)
 

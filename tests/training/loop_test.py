@@ -15,16 +15,17 @@ from hklm.errors import InputError
 from hklm.metrics import Metrics
 from hklm.training import loop, optimizers, step
 from tests.inference import compilations
+from tests.training import updates
 
 B = 2
-WINDOWS = [np.full([3, B], n, np.int32) for n in range(4)]
+WINDOWS = updates.Listed([np.full([3, B], n, np.int32) for n in range(4)])
 
 
 def counting_update(nats=lambda n: float(n), norm=lambda n: 0.5):
   """An update without a model: its parameter counts updates, `seen` keeps windows and resets."""
   seen = []
 
-  def update(state, window, reset):
+  def update(state, window, reset, length):
     n = int(state.step) + 1
     seen.append((int(window[0, 0]), reset.tolist()))
     state = state._replace(params=jnp.int32(n), step=jnp.int32(n))
@@ -66,7 +67,7 @@ class CompilationTest(absltest.TestCase):
     windows = streams.Streams(np.arange(30) % 5, B, 4)
     self.assertEqual([len(window) - 1 for window in windows], [4, 4, 4, 2])
     lm = hklm.language_model(config.model)
-    optimizer = optimizers.optimizer(config, 8, 4)
+    optimizer = optimizers.optimizer(config, 8, updates.epochs_of(4))
     update, state = step.make_update(lm, optimizer), step.init(lm, optimizer, B, seed=0)
     hooks = Recorder(validates=False).hooks._replace(save=lambda state, progress: None)
     state, progress = loop.run(update, state, loop.Progress(), windows, 4, hooks)
@@ -199,7 +200,7 @@ class NotFiniteTest(parameterized.TestCase):
         hklm.ModelConfig(vocab_size=4, embedding_size=2, hidden_size=2), optimizer="sgd",
         learning_rate=3e38, clip=0.0, schedule="constant")
     lm = hklm.language_model(config.model)
-    optimizer = optimizers.optimizer(config, 100, 4)
+    optimizer = optimizers.optimizer(config, 100, updates.epochs_of(4))
     with self.assertRaisesRegex(InputError, "^update [0-9]+: the loss is"):
       loop.run(step.make_update(lm, optimizer), step.init(lm, optimizer, B, 0), loop.Progress(),
                WINDOWS, 100, Recorder(validates=False).hooks._replace(save=lambda *_: None))
@@ -212,10 +213,10 @@ class HooksChangeNothingTest(parameterized.TestCase):
         hklm.ModelConfig(vocab_size=4, embedding_size=3, hidden_size=5, output_dropout=0.3),
         learning_rate=0.05)
     lm = hklm.language_model(config.model)
-    optimizer = optimizers.optimizer(config, 11, 4)
+    optimizer = optimizers.optimizer(config, 11, updates.epochs_of(4))
     update = step.make_update(lm, optimizer)
     draw = np.random.RandomState(0)
-    windows = [draw.randint(4, size=[4, B]).astype(np.int32) for _ in range(4)]
+    windows = updates.Listed([draw.randint(4, size=[4, B]).astype(np.int32) for _ in range(4)])
     ends = []
     for eval_every, checkpoint_every, validates in ((0, 0, False), (1, 1, True), (3, 2, True)):
       saved = []

@@ -29,7 +29,7 @@ def config(V, E, H, layers, B, T, optimizer="sgd", **changes):
 def compiled_bytes(lm, config):
   """What XLA sets aside for the update: arguments, outputs and temporaries, each counted once."""
   T, B = config.bptt, config.batch_size
-  optimizer = optimizers.optimizer(config, 10, 10)
+  optimizer = optimizers.optimizer(config, 10, lambda epochs: epochs)
   state = jax.eval_shape(lambda: step.init(lm, optimizer, B, 0, config))
   compiled = step.make_update(lm, optimizer, config).lower(
       state, jax.ShapeDtypeStruct([T + 1, B], jnp.int32), jax.ShapeDtypeStruct([B], bool)).compile()

@@ -16,6 +16,7 @@ from hklm.data.streams import Streams
 from hklm.training import mesh as meshes
 from hklm.training import optimizers, step
 from tests import many_devices, oracle
+from tests.training import updates
 
 DEVICES, UPDATES = 8, 6
 V, B, T = 16, 8, 5  # windows of 5, 5, 2
@@ -35,7 +36,7 @@ def run_config(**changes):
 def starting(config):
   """What makes a state, and the update of one device."""
   lm = hklm.language_model(config.model)
-  optimizer = optimizers.optimizer(config, UPDATES, UPDATES)
+  optimizer = optimizers.optimizer(config, UPDATES, updates.epochs_of(UPDATES))
   return lambda: step.init(lm, optimizer, B, 0), step.make_update(lm, optimizer)
 
 

@@ -10,6 +10,7 @@ from hklm.config.training import OPTIMIZERS, TrainConfig
 from hklm.errors import InputError
 from hklm.training import optimizers
 from tests import oracle
+from tests.training.updates import epochs_of
 
 RATE = 0.1
 GRADIENTS = [{"a": np.array([3.0, -0.2, 1e-4]), "b": np.array([[0.5, -4.0]])},
@@ -62,7 +63,7 @@ class UpdateTest(oracle.X64TestCase):
     config = TrainConfig(optimizer=optimizer, weight_decay=weight_decay, learning_rate=RATE,
                          schedule="constant", momentum=0.8, rms_decay=0.9, clip=clip,
                          clip_elementwise=clip_elementwise)
-    chain = optimizers.optimizer(config, steps=10, steps_per_epoch=10)
+    chain = optimizers.optimizer(config, steps=10, updates_in=epochs_of(10))
     params = jax.tree.map(jnp.asarray, START)
     state = chain.init(params)
     for gradient, expected in zip(GRADIENTS, by_hand(config, START, GRADIENTS), strict=True):
@@ -72,13 +73,13 @@ class UpdateTest(oracle.X64TestCase):
 
   def test_the_list_is_that_of_the_flag(self):
     for name in OPTIMIZERS:
-      optimizers.optimizer(TrainConfig(optimizer=name), 10, 10)
+      optimizers.optimizer(TrainConfig(optimizer=name), 10, epochs_of(10))
     with self.assertRaisesRegex(InputError, "--optimizer=adagrad is unknown; needed: sgd, "):
       TrainConfig(optimizer="adagrad")
 
   def test_the_schedule_counts_updates(self):
     config = TrainConfig(optimizer="sgd", learning_rate=1.0, schedule="cosine", clip=0.0)
-    chain = optimizers.optimizer(config, steps=4, steps_per_epoch=4)
+    chain = optimizers.optimizer(config, steps=4, updates_in=epochs_of(4))
     state, moves = chain.init(jnp.zeros([])), []
     for _ in range(5):
       move, state = chain.update(jnp.ones([]), state, jnp.zeros([]))
@@ -102,15 +103,15 @@ class ScheduleTest(parameterized.TestCase):
   def test_literal_rates(self, name, warmup, expected):
     config = TrainConfig(schedule=name, warmup=warmup, learning_rate=2.0, decay_rate=0.5,
                          decay_every=2)
-    rate = optimizers.schedule(config, steps=100, steps_per_epoch=10)
+    rate = optimizers.schedule(config, steps=100, updates_in=epochs_of(10))
     np.testing.assert_allclose([float(rate(jnp.int32(n))) for n in expected],
                                list(expected.values()), atol=1e-6)
 
   @parameterized.parameters(10, 11)
   def test_a_warm_up_without_end_is_refused(self, warmup):
     with self.assertRaisesRegex(InputError, f"--warmup={warmup} reaches the last of 10 updates"):
-      optimizers.schedule(TrainConfig(warmup=warmup), 10, 10)
-    optimizers.schedule(TrainConfig(warmup=9), 10, 10)
+      optimizers.schedule(TrainConfig(warmup=warmup), 10, epochs_of(10))
+    optimizers.schedule(TrainConfig(warmup=9), 10, epochs_of(10))
 
 
 if __name__ == "__main__":

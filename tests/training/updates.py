@@ -1,11 +1,14 @@
 """What the tests of the update share: windows, runs of updates, the gradient by NumPy."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import hklm
 from hklm.config import TrainConfig
+from hklm.data.streams import Window
 from hklm.training import optimizers, step
 from tests import oracle
 
@@ -13,7 +16,23 @@ from tests import oracle
 def sgd(rate, **changes):
   """An optimiser that follows the gradient alone, unless `changes` say more."""
   settings = {"optimizer": "sgd", "learning_rate": rate, "schedule": "constant", "clip": 0.0}
-  return optimizers.optimizer(TrainConfig(**{**settings, **changes}), 100, 100)
+  return optimizers.optimizer(TrainConfig(**{**settings, **changes}), 100, epochs_of(100))
+
+
+def epochs_of(count):
+  """`updates_in` where every epoch has so many updates."""
+  return lambda epochs: epochs * count
+
+
+@dataclasses.dataclass
+class Listed:
+  """The windows of an epoch, as a run reads them: again and again from the first."""
+
+  windows: list
+
+  def at(self, number):
+    place = number % len(self.windows)
+    return Window(self.windows[place], None, place == 0, place == len(self.windows) - 1)
 
 
 def windows(count, T, B, vocab_size, seed=0):
