@@ -32,6 +32,15 @@ CONFIG = hklm.TrainConfig(
     average_decay=0.8, eval_every=14, checkpoint_every=9, keep_checkpoints=3)
 
 
+# Windows of random length, streams that start anew at random, averaging that a validation starts.
+RECIPE = hklm.TrainConfig(
+    hklm.ModelConfig(embedding_size=4, hidden_size=6, output_dropout=0.2), batch_size=4, bptt=10,
+    epochs=2, optimizer="sgd", learning_rate=3.0, loss="sum", clip=1.0, weight_decay=1e-3,
+    weight_decay_first=True, schedule="step", decay_at=(1,), decay_rate=0.8, random_bptt=True,
+    reset_rate=0.2, average="polyak", average_trigger="nonmonotone", average_patience=1,
+    average_latest=5, eval_every=9, checkpoint_every=14, keep_checkpoints=3)
+
+
 def arrays(path):
   """Every array of a checkpoint, as orbax has it."""
   with ocp.StandardCheckpointer() as checkpointer:
@@ -46,6 +55,7 @@ def updates(number):
 
 
 class ResumeTestCase(parameterized.TestCase):
+  config = CONFIG
 
   @classmethod
   def setUpClass(cls):
@@ -57,11 +67,11 @@ class ResumeTestCase(parameterized.TestCase):
     cls.unbroken, cls.said = cls.train("unbroken")
 
   @classmethod
-  def train(cls, name, config=CONFIG, corpus=None, **arguments):
+  def train(cls, name, config=None, corpus=None, **arguments):
     """The run's directory, and what was said."""
     path = os.path.join(cls.folder, name)
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.suppress(Stopped):
-      hklm.train(config, path, [corpus or cls.corpus], **arguments)
+      hklm.train(config or cls.config, path, [corpus or cls.corpus], **arguments)
     return path, said.getvalue()
 
   @classmethod
@@ -219,6 +229,22 @@ class ResumeTest(ResumeTestCase):
       self.train("unbroken", overwrite=True)
     after = {str(file): file.stat().st_mtime_ns for file in pathlib.Path(self.unbroken).rglob("*")}
     self.assertEqual(after, before)
+
+
+class RecipeTest(ResumeTestCase):
+  config = RECIPE
+
+  def test_it_is_the_run_that_was_not_interrupted(self):
+    validations = [row["step"] for row in self.rows(self.unbroken) if "valid_tokens" in row]
+    start = self.said.index("averaging starts")
+    number = self.said.count("validation after update", 0, start)
+    trigger = validations[number - 1]
+    self.assertBetween(number, 3, len(validations) - 2)
+    cuts = 3, trigger - 1, trigger, trigger + 4
+    path, said = self.broken("broken", *cuts)
+    self.assertEqual(["averaging starts" in words for words in said],
+                     [False, False, True, False, False])
+    self.assert_same(path)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from absl.testing import absltest, parameterized
 import hklm
 from hklm import trainer
 from hklm.data import corpora, encoding
+from hklm.data.random_streams import RandomStreams
+from hklm.data.streams import Streams
 from hklm.errors import InputError
 from hklm.training import logs
 from tests import oracle
@@ -167,6 +169,26 @@ class BorderTest(TrainerTestCase):
     self.assertEqual(rows[-1]["step"], 2 * 3)  # 10, 10 and 5 of 25 targets a stream
     self.assertEqual(sum(row["tokens"] for row in rows), 2 * 4 * 25)
     self.assertIn("6 updates, 3 an epoch, each epoch leaves out 2 tokens", said)
+
+
+  def test_epochs_of_windows_of_random_length_are_whole_ones(self):
+    text = texts.write(self.folder, "text", texts.sentences(4 * 250 + 3))
+    valid = texts.write(self.folder, "valid", texts.sentences(100, seed=1))
+    settings = config(steps=0, epochs=3, random_bptt=True, schedule="step", decay_at=(1, 2),
+                      decay_rate=0.1, learning_rate=1.0, optimizer="sgd", seed=4)
+    _, rows, said = self.train(settings, "random_windows", text, valid_corpus=[valid])
+    windows = RandomStreams(Streams(np.zeros(4 * 250 + 3, int), 4, 10), seed=4)
+    ends = [windows.updates_in(n) for n in (1, 2, 3)]
+    self.assertGreater(len({ends[0], ends[1] - ends[0], ends[2] - ends[1]}), 1)
+    self.assertEqual([row["step"] for row in rows if "valid_tokens" in row], ends)
+    trained = [row for row in rows if "tokens" in row]
+    for n, end in enumerate(ends, 1):
+      self.assertEqual(sum(row["tokens"] for row in trained if row["step"] <= end), n * 4 * 250)
+    for row in trained:
+      decays = sum(row["step"] > end for end in ends)
+      self.assertAlmostEqual(row["learning_rate"], 0.1**decays, places=6)
+    self.assertLen({row["learning_rate"] for row in trained}, 3)
+    self.assertIn(f"{ends[2]} updates, about {ends[0]} an epoch, each epoch leaves out 2", said)
 
 
 class ValidationTest(TrainerTestCase):

@@ -16,7 +16,7 @@ from hklm.training import precision
 
 
 def make_gradient(lm: LanguageModel, config: TrainConfig) -> Callable:
-  """`(params, key, window [T + 1, B], reset [B], carried, length) -> gradient, nats, state`.
+  """`(params, key, window [T + 1, B], reset [B], carried, length=None) -> gradient, nats, state`.
 
   The gradient is that of the mean over the window's tokens of nats plus penalty; with `loss="sum"`
   that of the sum over time of the mean over the batch. Of the T steps the first `length` are read,
@@ -37,7 +37,7 @@ def make_gradient(lm: LanguageModel, config: TrainConfig) -> Callable:
   >>> params, window = lm.init(jax.random.key(0)), jnp.zeros([6, 4], jnp.int32)
   >>> start, reset = lm.initial_state(params, 4), jnp.ones([4], bool)
   >>> whole, parts = (make_gradient(lm, TrainConfig(accumulate=n))(
-  ...     params, jax.random.key(1), window, reset, start, None)[0] for n in (1, 2))
+  ...     params, jax.random.key(1), window, reset, start)[0] for n in (1, 2))
   >>> bool(jnp.allclose(whole["head"]["w"], parts["head"]["w"]))
   True
   """
@@ -50,7 +50,7 @@ def make_gradient(lm: LanguageModel, config: TrainConfig) -> Callable:
   if config.remat_steps:
     losses = _in_chunks(losses, config.remat_steps, lm.config.dropout_per_step)
 
-  def objective(params, key, window, reset, carried, length):
+  def objective(params, key, window, reset, carried, length=None):
     initial = lm.initial_state(precision.cast(params, config), reset.shape[0])
     start = jax.tree.map(
         lambda fresh, old: jnp.where(_rows(reset, fresh), fresh, lax.stop_gradient(old)),
@@ -103,7 +103,7 @@ def _in_chunks(losses, steps, per_step):
 def _in_parts(gradient, count):
   """The mean `gradient` of so many parts of a window's B streams; each part has its own key."""
 
-  def in_parts(params, key, window, reset, carried, length):
+  def in_parts(params, key, window, reset, carried, length=None):
     chex.assert_is_divisible(len(reset), count)
 
     def add(total, part):

@@ -12,6 +12,7 @@ from absl.testing import absltest, parameterized
 
 import hklm
 from hklm.config import TrainConfig
+from hklm.data.random_streams import RandomStreams
 from hklm.data.streams import Streams
 from hklm.training import mesh as meshes
 from hklm.training import optimizers, step
@@ -37,15 +38,15 @@ def starting(config):
   """What makes a state, and the update of one device."""
   lm = hklm.language_model(config.model)
   optimizer = optimizers.optimizer(config, UPDATES, updates.epochs_of(UPDATES))
-  return lambda: step.init(lm, optimizer, B, 0), step.make_update(lm, optimizer)
+  return lambda: step.init(lm, optimizer, B, 0), step.make_update(lm, optimizer, config)
 
 
 def curve(update, state, windows):
   """`nats, gradient norm` of each update, two epochs, and the state after the last."""
   rows = []
   for number in range(UPDATES):
-    window = windows[number % len(windows)]
-    state, metrics = update(state, window, np.full(window.shape[1], number % len(windows) == 0))
+    ids, length, first, _ = windows.at(number)
+    state, metrics = update(state, ids, np.full(ids.shape[1], first), length)
     rows.append([float(metrics.nats), float(metrics.gradient_norm)])
   return np.array(rows), state
 
@@ -75,6 +76,19 @@ class CurvesTest(oracle.X64TestCase):
     self.assert_close(meshes.local(state.params), alone.params, 10 * tolerance)
     self.assert_close(meshes.local(state.state), alone.state, 10 * tolerance)
 
+  def test_windows_of_random_length_and_streams_that_start_anew_at_random(self):
+    config = dataclasses.replace(run_config(**ONE_LAYER), random_bptt=True, reset_rate=0.3)
+    start, update_one = starting(config)
+    mesh = meshes.make(config)
+    state = meshes.init(mesh, start, tied=False)
+    windows = RandomStreams(Streams(IDS, B, T, columns=meshes.columns(mesh, B)), seed=0)
+    self.assertGreater(len({windows.at(n).length for n in range(UPDATES)}), 1)
+    expected, alone = curve(update_one, start(), windows)
+    found, state = curve(meshes.update(mesh, update_one, state), state, windows)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    self.assert_close(meshes.local(state.params), alone.params, 1e-9)
+    self.assert_close(meshes.local(state.state), alone.state, 1e-9)
+
   def test_a_state_of_one_device_goes_on(self):
     config = run_config(**ONE_LAYER)
     start, update_one = starting(config)
@@ -101,7 +115,7 @@ class ExchangeTest(parameterized.TestCase):
     mesh = meshes.make(config, vocab_shards=vocab_shards)
     state = meshes.init(mesh, start, tied)
     program = meshes.update(mesh, update_one, state).__wrapped__.lower(
-        state, np.zeros([T + 1, B], np.int32), np.zeros(B, bool)).compile().as_text()
+        state, np.zeros([T + 1, B], np.int32), np.zeros(B, bool), None).compile().as_text()
     self.assertRegex(program, r" all-reduce(-start)?\(")
     self.assertNotRegex(program, rf" ({'|'.join(FOREIGN)})(-start)?\(")
     # At no time step of the fused LSTM; where a cell is scanned, XLA leaves it so on a CPU.

@@ -26,6 +26,8 @@ def by_hand(config, params, gradients):
   second = {name: np.zeros_like(p) for name, p in params.items()}
   for n, gradient in enumerate(gradients, 1):
     g = {name: leaf.copy() for name, leaf in gradient.items()}
+    if config.weight_decay_first:
+      g = {name: leaf + config.weight_decay * params[name] for name, leaf in g.items()}
     if config.clip_elementwise:
       g = {name: np.clip(leaf, -config.clip_elementwise, config.clip_elementwise)
            for name, leaf in g.items()}
@@ -33,7 +35,7 @@ def by_hand(config, params, gradients):
     if config.clip and norm > config.clip:
       g = {name: leaf * config.clip / norm for name, leaf in g.items()}
     for name, p in params.items():
-      if config.optimizer != "adamw":
+      if config.optimizer != "adamw" and not config.weight_decay_first:
         g[name] = g[name] + config.weight_decay * p
       if config.optimizer == "sgd":
         move = g[name]
@@ -44,9 +46,10 @@ def by_hand(config, params, gradients):
         second[name] = config.rms_decay * second[name] + (1 - config.rms_decay) * g[name]**2
         move = g[name] / (np.sqrt(second[name]) + 1e-8)
       else:
-        first[name] = 0.9 * first[name] + 0.1 * g[name]
-        second[name] = 0.999 * second[name] + 0.001 * g[name]**2
-        move = first[name] / (1 - 0.9**n) / (np.sqrt(second[name] / (1 - 0.999**n)) + 1e-8)
+        beta1, beta2 = config.adam_beta1, config.adam_beta2
+        first[name] = beta1 * first[name] + (1 - beta1) * g[name]
+        second[name] = beta2 * second[name] + (1 - beta2) * g[name]**2
+        move = first[name] / (1 - beta1**n) / (np.sqrt(second[name] / (1 - beta2**n)) + 1e-8)
         if config.optimizer == "adamw":
           move = move + config.weight_decay * p
       params[name] = p - config.learning_rate * move
@@ -60,9 +63,18 @@ class UpdateTest(oracle.X64TestCase):
       optimizer=OPTIMIZERS, weight_decay=[0.0, 0.3])
   def test_three_updates_are_those_of_the_papers(self, clips, optimizer, weight_decay):
     clip, clip_elementwise = clips
-    config = TrainConfig(optimizer=optimizer, weight_decay=weight_decay, learning_rate=RATE,
-                         schedule="constant", momentum=0.8, rms_decay=0.9, clip=clip,
-                         clip_elementwise=clip_elementwise)
+    self.check(TrainConfig(optimizer=optimizer, weight_decay=weight_decay, learning_rate=RATE,
+                           schedule="constant", momentum=0.8, rms_decay=0.9, clip=clip,
+                           clip_elementwise=clip_elementwise))
+
+  @parameterized.product(
+      clips=[(2.0, 0.0), (0.5, 0.4)], optimizer=["sgd", "adam"], betas=[(0.0, 0.999), (0.7, 0.8)])
+  def test_l2_before_clipping_and_other_betas(self, clips, optimizer, betas):
+    self.check(TrainConfig(optimizer=optimizer, weight_decay=0.3, weight_decay_first=True,
+                           learning_rate=RATE, schedule="constant", clip=clips[0],
+                           clip_elementwise=clips[1], adam_beta1=betas[0], adam_beta2=betas[1]))
+
+  def check(self, config):
     chain = optimizers.optimizer(config, steps=10, updates_in=epochs_of(10))
     params = jax.tree.map(jnp.asarray, START)
     state = chain.init(params)
@@ -106,6 +118,21 @@ class ScheduleTest(parameterized.TestCase):
     rate = optimizers.schedule(config, steps=100, updates_in=epochs_of(10))
     np.testing.assert_allclose([float(rate(jnp.int32(n))) for n in expected],
                                list(expected.values()), atol=1e-6)
+
+  @parameterized.parameters(
+      ((2,), 0, {0: 2, 19: 2, 20: 1, 99: 1}), ((1, 4, 30), 0, {9: 2, 10: 1, 39: 1, 40: 0.5}),
+      ((1, 2), 5, {5: 2, 9: 2, 10: 1, 19: 1, 20: 0.5}))
+  def test_epochs_after_which_it_falls(self, decay_at, warmup, expected):
+    config = TrainConfig(schedule="step", decay_at=decay_at, warmup=warmup, learning_rate=2.0,
+                         decay_rate=0.5)
+    rate = optimizers.schedule(config, 100, epochs_of(10))
+    self.assertEqual([float(rate(np.int32(n))) for n in expected], list(expected.values()))
+
+  def test_epochs_may_differ_in_length(self):
+    config = TrainConfig(schedule="step", decay_start=2, learning_rate=2.0, decay_rate=0.5)
+    rate = optimizers.schedule(config, 20, lambda epochs: [0, 3, 8, 10, 17, 25][epochs])
+    self.assertEqual([float(rate(n)) for n in (0, 7, 8, 9, 10, 16, 17, 19)],
+                     [2, 2, 1, 1, 0.5, 0.5, 0.25, 0.25])
 
   @parameterized.parameters(10, 11)
   def test_a_warm_up_without_end_is_refused(self, warmup):
