@@ -195,6 +195,9 @@ def _prepare_text(config, corpus, valid_corpus, older, base):
       raise
     raise InputError(f"{error} (or the text has changed since the run began)") from error
   say(text.description)
+  if config.average_trigger and not text.valid:
+    raise InputError(f"--average_trigger={config.average_trigger} waits for validations, and there "
+                     "are none; needed: --valid_corpus, or --valid_fraction above 0")
   if not text.valid:
     say("no validation: --valid_fraction is 0 and there is no --valid_corpus")
   return text

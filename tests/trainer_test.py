@@ -193,6 +193,11 @@ class BorderTest(TrainerTestCase):
 
 class ValidationTest(TrainerTestCase):
 
+  def test_what_waits_for_validations_without_any_is_refused(self):
+    self.assert_refused("--average_trigger=no_gain waits for validations, and there are none",
+                        config(valid_fraction=0.0, average="polyak", average_trigger="no_gain"),
+                        "waiting")
+
   def test_fraction_0_is_no_validation_and_said(self):
     run, rows, said = self.train(config(valid_fraction=0.0), "no_validation")
     self.assertIn("no validation: --valid_fraction is 0 and there is no --valid_corpus", said)

@@ -36,7 +36,7 @@ class Progress(NamedTuple):
   history: History = History()
 
 
-class Windows(Protocol):
+class _Windows(Protocol):
   """What a run reads: `data.streams.Streams`, `data.random_streams.RandomStreams`."""
 
   def at(self, number: int) -> Any:
@@ -65,7 +65,7 @@ class Hooks(NamedTuple):
 
 
 def run(update: Callable, train_state: TrainState, progress: Progress,
-        windows: Windows, steps: int, hooks: Hooks, eval_every: int = 0,
+        windows: _Windows, steps: int, hooks: Hooks, eval_every: int = 0,
         checkpoint_every: int = 0, plateau_factor: float = 1.0,
         trigger: Callable[[History, float], tuple[History, bool]] | None = None
         ) -> tuple[TrainState, Progress]:
@@ -78,7 +78,7 @@ def run(update: Callable, train_state: TrainState, progress: Progress,
     update: `make_update`'s.
     train_state: the state to go on from; donated to the first update.
     progress: what goes with it; at the start, `Progress()`.
-    windows: see `Windows`; the model's state is reset before the first of an epoch.
+    windows: whose `at` says what update n reads; the model's state is reset where an epoch starts.
     steps: updates in all, those already made included.
     hooks: see `Hooks`.
     eval_every: updates between validations; 0: once an epoch. The last update is always validated.
