@@ -14,6 +14,7 @@ from absl.testing import absltest, flagsaver, parameterized
 import hklm
 from experiments import evaluate, flags, train
 from hklm import run as runs
+from hklm.data import corpora, texts
 from tests.experiments import binaries
 
 PRESETS = pathlib.Path(flags.__file__).parent / "presets"
@@ -89,6 +90,42 @@ class ReadTest(parameterized.TestCase):
     program = evaluate if name in OF_EVALUATE else train
     done = binaries.here(program, f"--flagfile={PRESETS / name}.flags", "--corpus=/no/such/file")
     self.assertStartsWith(done.stderr.splitlines()[-1], "error: /no/such/file: No such file")
+
+
+class FormatsTest(absltest.TestCase):
+  """Corpora in their usual formats have the tokens that are counted in papers."""
+
+  def prepared(self, name, content, valid=b"", encoding="utf-8"):
+    folder = self.enter_context(tempfile.TemporaryDirectory())
+    parts = []
+    for part, its in (("train", content), ("valid", valid)):
+      path = pathlib.Path(folder, part)
+      path.write_bytes(its)
+      parts.append(corpora.open_corpus([str(path)], encoding) if its else ())
+    return texts.prepare(config_of(name), *parts)
+
+  def test_wikitext_has_an_end_of_line_for_each_line_and_unknown_words_of_its_own(self):
+    content = " \n = Homarus = \n \n The <unk> @-@ lobster , 2 @.@ 5 kg \n"
+    text = self.prepared("awd_wikitext2", content.encode(), b" = The = \n never met \n")
+    words = content.split()
+    self.assertLen(text.train.ids, len(words) + 4)
+    self.assertEqual(text.tokenizer.vocab_size, len(set(words)) + 1)  # <unk> is one of them
+    self.assertEqual(text.train.unknown_tokens, 1)
+    self.assertEqual((len(text.valid.ids), text.valid.unknown_tokens), (7, 2))
+
+  def test_ptb_characters_are_words(self):
+    text = self.prepared("awd_ptb_char", b" a b _ c \n b _ a \n", b" c _ a \n")
+    self.assertEqual((len(text.train.ids), len(text.valid.ids)), (4 + 1 + 3 + 1, 3 + 1))
+    self.assertEqual(text.tokenizer.vocab_size, 4 + 1)
+
+  def test_enwik8_is_cut_at_its_bytes(self):
+    draw = np.random.RandomState(0)
+    content = draw.randint(32, 237, size=2000).astype(np.uint8).tobytes()
+    text = self.prepared("awd_enwik8", content, encoding="latin-1")
+    self.assertEqual((len(text.train.ids), len(text.valid.ids)), (1800, 100))
+    self.assertEqual(text.tokenizer.vocab_size, 205)
+    self.assertEqual(text.tokenizer.decode(text.valid.ids.tolist()).encode("latin-1"),
+                     content[1800:1900])
 
 
 class TrainedTest(absltest.TestCase):
