@@ -206,8 +206,6 @@ _DATA = {
     "data.streams.Streams.at": lambda: call(streams.Streams.at, windows(), 3),
     "data.streams.Streams.read": lambda: call(streams.Streams.read, windows(), 1, 2),
     "data.streams.Streams.updates_in": lambda: call(streams.Streams.updates_in, windows(), 3),
-    "data.random_streams.RandomStreams": lambda: call(
-        random_streams.RandomStreams, windows(), 0),
     "data.random_streams.RandomStreams.at": lambda: call(
         random_streams.RandomStreams.at, random_windows(), 5),
     "data.random_streams.RandomStreams.left_out": lambda: call(got("left_out"), random_windows()),

@@ -165,7 +165,7 @@ class ManyDevicesTest(parameterized.TestCase):
   def test_all_of_the_above(self):
     done = many_devices.run("tests.training.mesh_test", DEVICES)
     self.assertEqual(done.returncode, 0, done.stdout)
-    self.assertRegex(done.stdout, r"Ran 21 tests in .*\n\nOK \(skipped=2\)")
+    self.assertRegex(done.stdout, r"Ran 22 tests in .*\n\nOK \(skipped=2\)")
 
   @unittest.skipIf(many_devices.inside(), "of one device")
   def test_of_one_device_nothing_is_wrapped(self):
