@@ -135,10 +135,12 @@ def _blocks(N: int, config: ModelConfig) -> int:
   """Bytes of a block of logits, if they are made in blocks; else what is kept is written over them.
   """
   size = max(4, jnp.dtype(config.dtype).itemsize)
-  N *= config.mixture_components if config.head == "mixture" else 1
+  mixed = config.head == "mixture"
+  N *= config.mixture_components if mixed else 1
   if size * N * config.vocab_size <= losses.WHOLE_BYTES:
     return 0
-  return max(losses.BLOCK_BYTES, size * N * config.hidden_size)
+  # A mixture's block is there beside its derivative: its table is small beside them.
+  return (1 + mixed) * max(losses.BLOCK_BYTES, size * N * config.hidden_size)
 
 
 def _gib(count: int) -> str:
