@@ -71,6 +71,7 @@ _HELP = {
     "head": "linear, mixture, adaptive or sampled.",
     "head_projection": "A linear map to the width of embeddings before the output matrix.",
     "mixture_components": "Of --head=mixture.",
+    "mixture_dropout": "Dropout rate on the vectors of --head=mixture.",
     "adaptive_cutoffs": "Of --head=adaptive: the first id of each tail cluster, as 2000,10000.",
     "sampled_tokens": "Of --head=sampled: ids drawn for a window.",
     "embedding_dropout": "Dropout rate of rows of the embedding table.",

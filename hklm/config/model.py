@@ -34,9 +34,9 @@ class ModelConfig:
     hidden_size: H, the width of every layer; the widest where `layer_sizes` is given.
     num_layers: depth of the stack.
     layer_sizes: the widths of the layers from the input up; empty: all H.
-    connections: how layers are joined: `plain`, each reads the one below; `residual`, and puts out
-      the sum of what it reads and makes, where both have one width; `sum`, the head reads the sum
-      of what all put out.
+    connections: how layers are joined: `plain`, each reads the one below; `residual`, a layer above
+      the first hands up the sum of what it reads and makes, where both have one width; `sum`, the
+      head reads the sum of what all put out.
     cell: one of `CELLS`, see `hklm.nn.zoo`; or `package.module:function` where
       `function(layer, size)` returns an `hk.RNNCore`.
     input_gate: of `lstm` and `mogrifier`: `free`; `coupled`, 1 - f; `capped`, at most 1 - f.
@@ -50,6 +50,7 @@ class ModelConfig:
       frequency; `sampled`, linear with a loss estimated from a sample of the ids in training.
     head_projection: whether a linear map to width E comes before the output matrix.
     mixture_components: K of `mixture`.
+    mixture_dropout: on the K vectors that it makes.
     adaptive_cutoffs: of `adaptive`, the first id of each tail cluster.
     sampled_tokens: of `sampled`, how many ids are drawn for a window.
     num_biases: 1, or 2 as in PyTorch and cuDNN, where the two are added.
@@ -60,7 +61,8 @@ class ModelConfig:
     input_dropout: on the embedded input. All rates lie in [0, 1).
     layer_dropout: between layers.
     output_dropout: on what the output layer reads.
-    dropout_per_step: fresh masks of these three at every time step; otherwise one mask a window.
+    dropout_per_step: fresh masks of these, and of `mixture_dropout`, at every time step; otherwise
+      one mask a window.
     embedding_dropout: of whole rows of the embedding table, a mask a window.
     weight_dropout: of the elements of recurrent matrices, a mask a window.
     state_dropout: on the output that a cell reads back, a mask a window.
@@ -100,6 +102,7 @@ class ModelConfig:
   head: str = "linear"
   head_projection: bool = False
   mixture_components: int = 2
+  mixture_dropout: float = 0.0
   adaptive_cutoffs: checks.Sizes = ()
   sampled_tokens: int = 8192
   num_biases: int = 1
@@ -132,8 +135,8 @@ class ModelConfig:
                   lstm_impl=LSTM_IMPLS, connections=CONNECTIONS, input_gate=INPUT_GATES,
                   head=HEADS, qrnn_window=(1, 2))
     checks.finite(self, "forget_bias", "activation_penalty", "change_penalty")
-    checks.rates(self, "input_dropout", "layer_dropout", "output_dropout", "embedding_dropout",
-                 "weight_dropout", "state_dropout", "zoneout", "zoneout_cell")
+    checks.rates(self, "input_dropout", "layer_dropout", "output_dropout", "mixture_dropout",
+                 "embedding_dropout", "weight_dropout", "state_dropout", "zoneout", "zoneout_cell")
     if self.cell not in CELLS and not all(self.cell.partition(":")):
       raise InputError(f"--cell={self.cell} is unknown; needed: {', '.join(CELLS)}, or "
                        "package.module:function for your own")
@@ -188,27 +191,23 @@ class ModelConfig:
         ("input_gate", "free", _WITH_INPUT_GATES), ("mogrifier_rounds", 5, ("mogrifier",)),
         ("mogrifier_rank", 0, ("mogrifier",)), ("qrnn_window", 1, ("qrnn",)),
         ("projection_size", 0, ("projected_lstm",)), ("zoneout_cell", 0.0, _WITH_LEARNED_STATE),
-        ("state_dropout", 0.0, _WITH_STATE_DROPOUT)):
+        ("state_dropout", 0.0, _WITH_STATE_DROPOUT), ("num_biases", 1, _WITH_TWO_BIASES),
+        ("forget_bias", 0.0, _WITH_FORGET_BIAS)):
       if getattr(self, name) != default and self.cell not in serves:
         raise InputError(f"--{name}={getattr(self, name)} is for --cell={' or '.join(serves)}; "
                          f"found --cell={self.cell}; drop it")
-    if not own:
-      for name, default, serves in (("num_biases", 1, _WITH_TWO_BIASES),
-                                    ("forget_bias", 0.0, _WITH_FORGET_BIAS)):
-        if getattr(self, name) != default and self.cell not in serves:
-          raise InputError(f"--{name}={getattr(self, name)} is for --cell={' or '.join(serves)}; "
-                           f"found --cell={self.cell}; drop it")
-      if self.zoneout and self.cell == "qrnn":
-        raise InputError(f"--zoneout={self.zoneout}: --cell=qrnn carries no output from step to "
-                         "step; drop it")
-      if self.weight_dropout and self.cell in _WITHOUT_RECURRENT_WEIGHTS:
-        raise InputError(f"--weight_dropout={self.weight_dropout}: --cell={self.cell} has no "
-                         "recurrent matrix; drop it")
+    if self.zoneout and self.cell == "qrnn":
+      raise InputError(f"--zoneout={self.zoneout}: --cell=qrnn carries no output from step to "
+                       "step; drop it")
+    if self.weight_dropout and self.cell in _WITHOUT_RECURRENT_WEIGHTS:
+      raise InputError(f"--weight_dropout={self.weight_dropout}: --cell={self.cell} has no "
+                       "recurrent matrix; drop it")
     if self.cell == "projected_lstm" and not self.projection_size:
       raise InputError("--cell=projected_lstm needs --projection_size, what a layer puts out")
 
   def _check_head(self):
     for name, default, head in (("mixture_components", 2, "mixture"),
+                                ("mixture_dropout", 0.0, "mixture"),
                                 ("sampled_tokens", 8192, "sampled")):
       if getattr(self, name) != default and self.head != head:
         raise InputError(f"--{name}={getattr(self, name)} is for --head={head}; found "

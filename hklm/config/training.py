@@ -174,6 +174,17 @@ class TrainConfig:
                              or self.model.zoneout_cell):
       raise InputError("--remat_steps reads a window in parts, and --change_penalty and --zoneout "
                        "are of all its steps; drop one of them")
+    model = self.model
+    if self.remat_steps and model.dropout_per_step and (
+        model.weight_dropout or model.state_dropout or model.embedding_dropout
+        or model.head == "sampled"):
+      raise InputError("--remat_steps with --dropout_per_step draws anew for each part of a "
+                       "window, and --weight_dropout, --state_dropout, --embedding_dropout and "
+                       "--head=sampled draw once for all of it; drop one of them")
+    if model.head == "adaptive" and self.tokenizer.kind != "word":
+      raise InputError("--head=adaptive is for ids in the order of their frequency; found "
+                       f"--tokenizer={self.tokenizer.kind}; needed: --tokenizer=word, or another "
+                       "--head")
     if self.remat_steps and self.random_bptt:
       raise InputError("--remat_steps and --random_bptt do not go together; drop one of them")
 

@@ -13,6 +13,14 @@ def in_training() -> bool:
   return hk.maybe_get_rng_sequence_state() is not None
 
 
+def window_key(rate: float) -> jax.Array | None:
+  """A key for masks, where there is a rate and the transform was applied with a key.
+
+  None while parameters are made, so that they do not depend on what training drops.
+  """
+  return hk.maybe_next_rng_key() if rate and not hk.running_init() else None
+
+
 def dropout(x: jax.Array, rate: float, per_step: bool) -> jax.Array:
   """`x * m / (1 - rate)` with `m ~ Bernoulli(1 - rate)`; the identity in evaluation.
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hklm.nn import varying
+from hklm.nn.dropout import window_key
 from hklm.nn.lstm import FORWARD_MODE
 from hklm.nn.reverse_only import reverse_only
 
@@ -76,7 +77,7 @@ def row_dropout(x: jax.Array, tokens: jax.Array, vocab_size: int, rate: float) -
     vocab_size: V.
     rate: the share of rows that are zero, drawn once; what stays is scaled by 1 / (1 - rate).
   """
-  key = hk.maybe_next_rng_key() if rate else None
+  key = window_key(rate)
   if key is None:
     return x
   keep = jax.random.bernoulli(key, 1 - rate, [vocab_size])[_wide(tokens)]  # [T, B]

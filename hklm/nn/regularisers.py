@@ -11,6 +11,8 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from hklm.errors import InputError
+from hklm.nn.dropout import window_key
 from hklm.nn.embedding import Lookup
 
 RECURRENT = ("w_hh",)  # names of the recurrent matrices of a cell that does not say otherwise
@@ -39,7 +41,7 @@ def draw(cell: Any, steps: int, state_dropout: float, zoneout: float, zoneout_ce
     zoneout_cell: the same for c.
   """
   def bernoulli(rate, shape):
-    key = hk.maybe_next_rng_key() if rate else None
+    key = window_key(rate)
     return None if key is None else jax.random.bernoulli(key, rate, shape)
 
   dropped = bernoulli(state_dropout, cell.h.shape) if state_dropout else None
@@ -93,8 +95,11 @@ def weight_dropout(core: hk.RNNCore, xs: jax.Array | Lookup, cell: Any, rate: fl
     xs: what it will read, `[T, B, D]`.
     cell: its state before.
     rate: share of zeros.
+
+  Raises:
+    InputError: a cell without a parameter of those names.
   """
-  key = hk.maybe_next_rng_key() if rate else None
+  key = window_key(rate)
   if key is None:
     return contextlib.nullcontext()
   names, masked = getattr(core, "recurrent", RECURRENT), {}
@@ -112,6 +117,10 @@ def weight_dropout(core: hk.RNNCore, xs: jax.Array | Lookup, cell: Any, rate: fl
   dtype = xs.table.dtype if isinstance(xs, Lookup) else xs.dtype
   with hk.custom_getter(draw):
     core(jnp.zeros([jax.tree.leaves(cell)[0].shape[0], width], dtype), cell)
+  if not masked:
+    raise InputError(f"--weight_dropout={rate}: the cell has no parameter called "
+                     f"{' or '.join(names)}; needed: the names of its recurrent matrices in its "
+                     "attribute `recurrent`, or no --weight_dropout")
 
   def read(next_getter, value, context):
     return masked.get(context.full_name, next_getter(value))

@@ -7,6 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from hklm.errors import InputError
 from hklm.nn import regularisers
 from hklm.nn.dropout import dropout
 from hklm.nn.embedding import Lookup
@@ -147,6 +148,10 @@ def _top(connections, tops):
 
 def _scan(core, xs, cell, mask, how):
   T = len(xs)
+  if how.zoneout and not (hasattr(cell, "h") and hasattr(cell, "_replace")
+                          and hasattr(core, "output")):
+    raise InputError(f"--zoneout={how.zoneout} is for a cell whose state is a NamedTuple with an "
+                     "h, which `output(state)` returns; needed: such a one, or no --zoneout")
   masks = regularisers.draw(cell, T, how.state_dropout, how.zoneout, how.zoneout_cell)
 
   def step(cell, its):

@@ -1,5 +1,6 @@
 """Presets: each describes the model it names, counted exactly, and trains as its recipe says."""
 
+import dataclasses
 import json
 import pathlib
 import random
@@ -15,7 +16,7 @@ import hklm
 from experiments import evaluate, flags, train
 from hklm import run as runs
 from hklm.data import corpora, texts
-from tests.experiments import binaries
+from tests.experiments import binaries, recipes
 
 PRESETS = pathlib.Path(flags.__file__).parent / "presets"
 
@@ -77,6 +78,27 @@ class CountsTest(parameterized.TestCase):
     stated = re.search(r"Parameters: ([\d,]+)\.", text_of(name).replace("\n#", ""))
     vocab_size, _ = (COUNTS | BUDGETS)[name]
     self.assertEqual(int(stated[1].replace(",", "")), count(config_of(name).model, vocab_size))
+
+  @parameterized.parameters(*COUNTS, *BUDGETS)
+  def test_it_says_what_its_source_says(self, name):
+    found, default = config_of(name), hklm.TrainConfig()
+    said = {}
+    for its, usual in ((found.model, default.model), (found.tokenizer, default.tokenizer),
+                       (found, default)):
+      said |= {field.name: getattr(its, field.name) for field in dataclasses.fields(its)
+               if field.name not in ("model", "tokenizer")
+               and getattr(its, field.name) != getattr(usual, field.name)}
+    self.assertEqual(said, recipes.RECIPES[name])
+
+  def test_cache_and_dynamic_evaluation(self):
+    for name, needed in (("awd_ptb_cache", [500, 0.1, 1.0]),
+                         ("awd_wikitext2_cache", [3785, 0.1279, 0.662]),
+                         ("awd_ptb_dynamic", [0.002, 0.02, 0.001, 5])):
+      flags_ = ("cache_size", "cache_weight", "cache_flatness") if "cache" in name else (
+          "dynamic_rate", "dynamic_decay", "dynamic_epsilon", "dynamic_segment")
+      with flagsaver.flagsaver():
+        absl_flags.FLAGS(["evaluate", f"--flagfile={PRESETS / name}.flags"])
+        self.assertEqual([absl_flags.FLAGS[flag].value for flag in flags_], needed)
 
   @parameterized.parameters(*COUNTS, *BUDGETS, *OF_EVALUATE)
   def test_lines_are_short(self, name):

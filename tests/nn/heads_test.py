@@ -12,7 +12,7 @@ from absl.testing import absltest, parameterized
 
 from hklm import losses
 from hklm.config import ModelConfig
-from hklm.nn import heads, initializers
+from hklm.nn import dropout, heads, initializers
 from tests import oracle
 
 T, B, V, D, E, K = 3, 2, 7, 16, 5, 3
@@ -198,6 +198,35 @@ class HeadTest(oracle.X64TestCase):
     params["mixture"]["w_k"] = jnp.full([2, 1], 100.0)
     nats = pure(config).apply(params, None, jnp.ones([1, 1, 1]), table, jnp.array([[1]]))
     np.testing.assert_allclose(nats, 1e4 + np.log(V - 1), rtol=1e-6)
+
+
+class MixtureDropoutTest(oracle.X64TestCase):
+
+  @parameterized.parameters(False, True)
+  def test_it_is_on_the_vectors(self, per_step):
+    config = config_of("mixture", mixture_dropout=0.4, dropout_per_step=per_step)
+    inits = initializers.parse(config.init, config.hidden_size)
+    run = hk.transform(lambda h: heads.head(config, inits)(h))
+    h = jnp.asarray(np.random.RandomState(0).normal(size=[T, B, config.hidden_size]))
+    params = oracle.random_like(jax.eval_shape(run.init, KEY(0), h))
+    K, E_ = config.mixture_components, config.embedding_size
+    keep = np.asarray(hk.transform(lambda: dropout.dropout(
+        jnp.ones([T, B, K * E_]), 0.4, per_step)).apply({}, KEY(1)))
+    found = softmax_of_all(run.apply(params, KEY(1), h))
+    m, w, b = params["mixture"], params["head"]["w"], params["head"]["b"]
+    for t, row in np.ndindex(T, B):
+      z = (np.tanh(m["w_k"] @ h[t, row] + m["b_k"]) * keep[t, row]).reshape(K, E_)
+      pi = softmax(np.asarray(m["w_pi"] @ h[t, row]))
+      needed = sum(pi[k] * softmax(np.asarray(w @ z[k] + b)) for k in range(K))
+      self.assert_close(found[t, row], needed)
+    self.assertEqual(len(np.unique(keep.reshape(T, -1), axis=0)) > 1, per_step)
+    plain = config_of("mixture")
+    same = hk.transform(lambda h: heads.head(plain, inits)(h)).apply(params, None, h)
+    np.testing.assert_array_equal(run.apply(params, None, h), same)
+
+
+def softmax_of_all(logits):
+  return np.asarray(jax.nn.softmax(logits))
 
 
 class LinearHeadTest(oracle.X64TestCase):

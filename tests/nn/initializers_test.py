@@ -113,6 +113,13 @@ class ModelTest(parameterized.TestCase):
       for name, leaf in leaves.items():
         self.assertBetween(np.abs(leaf).max(), 0.8 * self.H**-0.5, self.H**-0.5, f"{module}/{name}")
 
+  def test_each_layer_goes_by_its_own_width(self):
+    params = self.init("inverse_sqrt", layer_sizes=(64, 16), num_layers=2, hidden_size=64)
+    for layer, H in ((0, 64), (1, 16)):
+      for name, leaf in params[f"lstm_{layer}"].items():
+        self.assertBetween(np.abs(leaf).max(), 0.8 * H**-0.5, H**-0.5, f"{layer}/{name}")
+    self.assertBetween(np.abs(params["head"]["w"]).max(), 0.8 * 16**-0.5, 16**-0.5)
+
   def test_normal_fan_counts_both_matrices(self):
     params = self.init("zeros,cell=normal_fan")["lstm_0"]
     for name in ("w_ih", "w_hh"):

@@ -9,7 +9,8 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from hklm.nn import cells, embedding, regularisers, stack
+from hklm.errors import InputError
+from hklm.nn import cells, dropout, embedding, regularisers, stack
 from tests import oracle
 
 T, B, D, H, V = 5, 3, 4, 6, 7
@@ -92,6 +93,19 @@ class WeightDropoutTest(oracle.X64TestCase, parameterized.TestCase):
     self.assertBetween((first == second).mean(), 0.3, 0.7)
     self.assertTrue((np.asarray(slopes["lstm_0"]["w_ih"]) != 0).all())
 
+  def test_a_cell_without_such_a_matrix_is_refused(self):
+    with self.assertRaisesRegex(InputError, "--weight_dropout=0.5: the cell has no parameter "
+                                "called w_hh; needed: the names of its recurrent matrices"):
+      hklm.language_model(hklm.ModelConfig(V, D, H, weight_dropout=0.5),
+                          cell=lambda layer, size: hk.GRU(size))
+
+  def test_parameters_do_not_depend_on_what_is_dropped(self):
+    changes = {"weight_dropout": 0.5, "state_dropout": 0.5, "embedding_dropout": 0.5,
+               "zoneout": 0.5, "zoneout_cell": 0.5}
+    plain, dropping = (hklm.language_model(hklm.ModelConfig(V, D, H, 2, **its)).init(
+        jax.random.key(0)) for its in ({}, changes))
+    jax.tree.map(np.testing.assert_array_equal, plain, dropping)
+
   def test_a_lookup_is_read_too(self):
     lm = hklm.language_model(hklm.ModelConfig(V, 8, H, weight_dropout=0.5))
     params = lm.init(jax.random.key(0))  # V 7, E 8: the first layer multiplies the rows out itself
@@ -159,6 +173,11 @@ class StateTest(oracle.X64TestCase, parameterized.TestCase):
     self.assert_close(after.cells[0].h, h)
     self.assert_close(after.cells[0].c, c)
 
+  def test_zoneout_needs_an_output_that_is_carried(self):
+    with self.assertRaisesRegex(InputError, "--zoneout=0.5 is for a cell whose state is a Name"):
+      hklm.language_model(hklm.ModelConfig(V, D, H, zoneout=0.5),
+                          cell=lambda layer, size: hk.GRU(size))
+
   def test_masks_have_their_shares_and_shapes(self):
     def run():
       state = cells.LSTMState(jnp.zeros([40, 50]), jnp.zeros([40, 50]))
@@ -169,6 +188,8 @@ class StateTest(oracle.X64TestCase, parameterized.TestCase):
     for its, share in ((keep, 0.8), (h, 0.3), (c, 0.4)):
       self.assertAlmostEqual(float(its.mean()), share, delta=0.05)
     self.assertEqual(hk.transform(run).apply({}, None), (None, None))
+    for its in (h, c):  # fresh at every step
+      self.assertBetween(float((its[0] == its[1]).mean()), 0.4, 0.7)
 
   def test_traces_show_what_was_read(self):
     config = hklm.ModelConfig(V, 3, H, 2, zoneout=0.3, zoneout_cell=0.2, connections="residual",
@@ -241,11 +262,11 @@ class PenaltiesTest(oracle.X64TestCase):
     np.testing.assert_array_equal(losses.penalty, 0)
     losses, _ = lm.loss(params, jax.random.key(0), tokens[:-1], tokens[1:], state)
     h, _ = lm.hidden(params, None, tokens[:-1], state)  # its only dropout is that of the output
-    changes = ((np.diff(h, axis=0))**2).mean()
-    activations = losses.penalty.sum() / (T * B) - changes
-    # One mask a window: of the output's columns 0.6 are left, each 1 / 0.6 times as large.
-    shares = 2 * (np.square(h).sum(axis=0) / 0.36).mean() / T
-    self.assertBetween(float(activations), 0.2 * shares, shares)
+    # The mask is the model's first draw.
+    read = hk.transform(lambda: dropout.dropout(h, 0.4, False)).apply({}, jax.random.key(0))
+    self.assertGreater(np.abs(read - h).max(), 0.1)
+    needed = 2 * np.square(read).mean() + np.square(np.diff(h, axis=0)).mean()
+    self.assert_close(losses.penalty.sum() / (T * B), needed)
 
 
 if __name__ == "__main__":

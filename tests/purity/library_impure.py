@@ -263,11 +263,11 @@ IMPURE: dict[str, Impure] = {
         drawing, plots.surprisal, [made.line("ab")], made.V), (READS, *BENEATH)),
     "report.png.drawn": Impure((WRITES,), lambda folder: drawing(
         drawing_nothing, folder), (READS, *BENEATH)),
-    "files.whole": Impure((WRITES, SYSTEM), lambda folder: call(
+    "files.whole": Impure((WRITES, SYSTEM, READS), lambda folder: call(
         written_whole, os.path.join(folder, "file"))),
-    "files.written_whole": Impure((WRITES, SYSTEM), lambda folder: call(
+    "files.written_whole": Impure((WRITES, SYSTEM, READS), lambda folder: call(
         saving_states, os.path.join(folder, "states.npz"))),
-    "inference.states.save": Impure((WRITES, SYSTEM), lambda folder: call(
+    "inference.states.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
         saving_states, os.path.join(folder, "states.npz"))),
     "report.events.writer": Impure((READS, WRITES), writing_events_again, BENEATH),
     "run.check_free": Impure((READS,), lambda folder: call(

@@ -48,7 +48,7 @@ from hklm.nn import (
   varying,
 )
 from hklm.nn import lstm as lstm_
-from hklm.nn.dropout import in_training
+from hklm.nn.dropout import in_training, window_key
 from hklm.nn.heads import sampled
 from hklm.training import (
   averages,
@@ -312,6 +312,7 @@ _MODEL = {
         lambda x: catalogue.core(TRAINING.model, 0)(x, lstm_state()), jnp.ones([B, E])),
     "nn.catalogue.input_size": lambda: call(catalogue.input_size, TRAINING.model, 0),
     "nn.dropout.in_training": lambda: inside(in_training),
+    "nn.dropout.window_key": lambda: with_key(lambda: window_key(0.5)),
     "nn.embedding.row_dropout": lambda: with_key(
         lambda x, ids: embedding.row_dropout(x, ids, V, 0.5), jnp.ones([T, B, E]),
         jnp.zeros([T, B], int)),

@@ -150,7 +150,8 @@ class RefusalsTest(parameterized.TestCase):
       ({"vocab_shards": 0}, {}, "--vocab_shards=0 "),
       ({"devices": 3, "vocab_shards": 3}, {}, "vocabulary of 16; .*--vocab_size"),
       ({"devices": 3}, {}, "--batch_size=8 cannot be cut over 3 devices.*--devices"),
-      ({"vocab_shards": 2}, {"model": hklm.ModelConfig(8, head="adaptive", adaptive_cutoffs=(3,))},
+      ({"vocab_shards": 2}, {"model": hklm.ModelConfig(8, head="adaptive", adaptive_cutoffs=(3,)),
+                             "tokenizer": hklm.TokenizerConfig("word")},
        "--vocab_shards=2 cuts the output table; --head=adaptive has several; needed: --vocab_sha"),
       ({}, {"batch_size": 12}, "--batch_size=12 cannot be cut over 8 devices; needed: a multiple"))
   def test_what_does_not_fit_is_named(self, on, changes, message):

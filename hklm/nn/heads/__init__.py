@@ -29,7 +29,8 @@ def head(config: ModelConfig, inits: dict[str, hk.initializers.Initializer]) -> 
   else:
     made = LinearHead(V, inits, dtype, config.output_bias)
   if config.head == "mixture":
-    made = MixtureHead(made, config.mixture_components, config.embedding_size, inits, dtype)
+    made = MixtureHead(made, config.mixture_components, config.embedding_size, inits, dtype,
+                       config.mixture_dropout, config.dropout_per_step)
   elif config.head == "sampled":
     made = SampledHead(made, V, config.sampled_tokens)
   if config.head_projection:

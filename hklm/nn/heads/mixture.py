@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from hklm.nn.dropout import dropout
 from hklm.nn.heads.linear import LinearHead
 from hklm.nn.product import times
 
@@ -21,11 +22,12 @@ class MixtureHead(hk.Module):
   """
 
   def __init__(self, linear: LinearHead, components: int, size: int,
-               inits: dict[str, hk.initializers.Initializer], dtype, name: str = "mixture"):
-    """`linear`: W, perhaps tied, and b; `components`: K; `size`: E."""
+               inits: dict[str, hk.initializers.Initializer], dtype, rate: float = 0.0,
+               per_step: bool = False, name: str = "mixture"):
+    """`linear`: W, perhaps tied, and b; `components`: K; `size`: E; dropout on all z."""
     super().__init__(name=name)
     self._linear, self._components, self._size = linear, components, size
-    self._inits, self._dtype = inits, dtype
+    self._inits, self._dtype, self._rate, self._per_step = inits, dtype, rate, per_step
 
   def __call__(self, h: jax.Array, table: jax.Array | None = None) -> jax.Array:
     """The log-probability of every token.
@@ -66,7 +68,8 @@ class MixtureHead(hk.Module):
     w_pi = hk.get_parameter("w_pi", [K, D], self._dtype, self._inits["output"])
     w_k = hk.get_parameter("w_k", [K * E, D], self._dtype, self._inits["output"])
     b_k = hk.get_parameter("b_k", [K * E], self._dtype, self._inits["output_bias"])
-    z = jnp.tanh(times(h, w_k) + b_k).reshape(*h.shape[:-1], K, E)
+    z = dropout(jnp.tanh(times(h, w_k) + b_k), self._rate, self._per_step)
+    z = z.reshape(*h.shape[:-1], K, E)
     return jnp.moveaxis(z, -2, 0), jnp.moveaxis(_log_softmax(times(h, w_pi)), -1, 0)
 
 
