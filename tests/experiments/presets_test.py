@@ -150,6 +150,20 @@ class FormatsTest(absltest.TestCase):
                      content[1800:1900])
 
 
+  def test_text8_is_one_line(self):
+    folder = self.enter_context(tempfile.TemporaryDirectory())
+    path = pathlib.Path(folder, "text8")
+    content = " ".join(random.Random(0).choices([chr(97 + n) for n in range(26)], k=1000))
+    path.write_text(content)
+    config = hklm.TrainConfig(tokenizer=hklm.TokenizerConfig("char"), valid_fraction=0.05,
+                              test_fraction=0.05)
+    text = texts.prepare(config, [str(path)])
+    size = len(content)
+    held = size - len(text.train.ids)
+    self.assertEqual((len(text.valid.ids), held), (size // 20, 2 * (size // 20)))
+    self.assertEqual(text.tokenizer.vocab_size, 27)
+
+
 class TrainedTest(absltest.TestCase):
   """Zaremba's small model on text in the format of Mikolov's Penn Treebank."""
 
