@@ -7,6 +7,7 @@ same round: above 1, hklm is faster.
   python -m experiments.benchmark --measures=train --workloads=char --contenders=hklm,torch
   python -m experiments.benchmark --workload=mine:5000,256,512,2,32,64 --workloads=mine
   python -m experiments.benchmark --grow=T --plot=growth.png
+  python -m experiments.benchmark --measures=cells
 """
 
 import os
@@ -19,12 +20,14 @@ from experiments.speed import choices, contenders, files, machine, measures, tab
 from hklm.errors import InputError
 
 MEASURES = ("train", "lstm", "evaluate", "generate", "score", "memory")
-LONG = ("save",)  # not measured unless asked for
+LONG = ("save", "cells")  # not measured unless asked for
+UNPLOTTED = ("memory", "cells")  # no times, or none of contenders
 
 flags.DEFINE_list("measures", list(MEASURES), f"Some of {', '.join(MEASURES + LONG)}; default: all "
-                  "but the last, which takes a minute a round for the workload char.")
-flags.DEFINE_multi_string("workload", [], "NAME:V,E,H,layers,B,T, sizes of your own for train and "
-                          "evaluate; may be given several times.")
+                  "but the last two. For the workload char, save takes a minute a round; cells, "
+                  "all of hklm's beside its LSTM, a few minutes.")
+flags.DEFINE_multi_string("workload", [], "NAME:V,E,H,layers,B,T, sizes of your own for train, "
+                          "evaluate and save, and the first for cells; may be given several times.")
 flags.DEFINE_list("workloads", [], "Some of the named sizes, built in or given; default: all.")
 flags.DEFINE_list("contenders", list(contenders.NAMES), "hklm, and others to compare it with.")
 flags.DEFINE_integer("alternations", 7, "Rounds, in each of which each contender works once.")
@@ -51,9 +54,10 @@ def main():
   asked = choices.chosen("measures", FLAGS.measures, MEASURES + LONG)
   if FLAGS.grow and FLAGS["measures"].present:
     raise InputError("--grow stands in place of --measures; drop one of them")
-  if FLAGS.plot and asked == ["memory"] and not FLAGS.grow:
-    raise InputError("--plot draws ratios of time, of which --measures=memory has none; needed: "
-                     "another measure, or --json_file in place of --plot")
+  if FLAGS.plot and set(asked) <= set(UNPLOTTED) and not FLAGS.grow:
+    raise InputError("--plot draws contenders' ratios of time, of which --measures="
+                     f"{','.join(asked)} has none; needed: another measure, or --json_file in "
+                     "place of --plot")
   works = _works()
   for flag in ("json_file", "plot"):
     if FLAGS[flag].value:
@@ -111,6 +115,7 @@ def _measured(measure, field, works) -> list[measures.Row]:
                            for work in workloads.GENERATED],
       "score": lambda: [measures.score(field, workloads.LINES, rounds)],
       "save": lambda: [measures.save(work, rounds) for work in works],
+      "cells": lambda: [measures.cells(works[0], rounds)],
       "memory": lambda: [measures.memory(field, workloads.LARGE_VOCABULARY, peaks)],
   }
   return [row for rows in its[measure]() for row in rows]

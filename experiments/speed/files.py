@@ -31,7 +31,7 @@ def plot_ratios(path: str, rows: Sequence[Row]):
 
   Bars begin at 1, and go down where the base is the slower one.
   """
-  rows = [row for row in rows if row.seconds]
+  rows = [row for row in rows if row.seconds and row.base == BASE]
   works = list(dict.fromkeys((row.measure, row.work) for row in rows))
   others = list(dict.fromkeys(row.contender for row in rows if row.contender != BASE))
   figure, axes = _figure(width=max(6, 0.9 * len(works)))

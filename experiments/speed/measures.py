@@ -7,13 +7,15 @@ work. Sizes are arguments: the defaults are what the binary measures.
 from typing import NamedTuple
 
 from experiments import cli
-from experiments.speed import jax_work, peak, saving, timing, workloads
+from experiments.speed import jax_work, peak, saving, timing, workloads, zoo
+from experiments.speed.contenders import BASE
 from experiments.speed.workloads import Workload
 from hklm.inference import lines as hklm_lines
 
 CUBE = 2048  # of the matrix product whose rate gives the floor
 WINDOWS = 4  # of an evaluation
 UPDATES, PIECES = 100, 10  # for each checkpoint, and in how many pieces they are timed
+TOKENS = 256  # of a text sampled with each cell
 _PRODUCT = "matrix product"
 
 
@@ -31,6 +33,7 @@ class Row(NamedTuple):
     compile_seconds: from the function to its executable.
     compiled_bytes: memory that the executable says it needs.
     peak_bytes: peak of resident memory of a process of its own.
+    base: the contender that it is compared with.
   """
 
   measure: str
@@ -43,6 +46,7 @@ class Row(NamedTuple):
   compile_seconds: float | None = None
   compiled_bytes: int | None = None
   peak_bytes: int | None = None
+  base: str = BASE
 
 
 def train(field, work: Workload, rounds: int, peaks: bool = True, cube: int = CUBE,
@@ -128,11 +132,23 @@ def save(work: Workload, rounds: int, updates: int = UPDATES) -> list[Row]:
           for name, its in pieces.items()]
 
 
-def _timed(measure, work, works, rounds, operations=0, cube=CUBE, **amount) -> list[Row]:
+def cells(work: Workload, rounds: int, tokens: int = TOKENS) -> list[Row]:
+  """A training step with every cell, and sampling a text: all beside hklm's own LSTM."""
+  window, text = workloads.window(work), work._replace(batch_size=1, steps=tokens)
+  steps, texts = {}, {}
+  for name, its in zoo.options(work).items():
+    steps[name] = zoo.training(work, window, its)
+    texts[name] = zoo.generation(text, its)
+  rows = _timed("cells", work._replace(name=f"{work.name} training"), steps, rounds, base=zoo.LSTM)
+  return rows + _timed("cells", text._replace(name=f"{work.name} generation"), texts, rounds,
+                       amount=tokens, unit="tokens", base=zoo.LSTM)
+
+
+def _timed(measure, work, works, rounds, operations=0, cube=CUBE, **more) -> list[Row]:
   """A row for each of `works`; with operations, their floor is timed among them."""
   cli.note(f"{measure} {work.name}: {rounds} rounds of {', '.join(works)}")
   probe = {_PRODUCT: timing.cube(cube)} if operations else {}
   seconds = timing.alternate(works | probe, rounds)
   floor = timing.floor(operations, cube, seconds.pop(_PRODUCT)) if operations else None
-  return [Row(measure, work, name, tuple(its), floor_seconds=floor, **amount)
+  return [Row(measure, work, name, tuple(its), floor_seconds=floor, **more)
           for name, its in seconds.items()]

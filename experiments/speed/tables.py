@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.speed import timing
-from experiments.speed.contenders import BASE
 from experiments.speed.measures import Row
 from experiments.speed.timing import Spread
 
@@ -15,7 +14,7 @@ MIB = 2**20
 def base_of(row: Row, rows: Sequence[Row]) -> Row:
   """The base's row of the same work."""
   return next(other for other in rows
-              if (other.measure, other.work, other.contender) == (row.measure, row.work, BASE))
+              if (other.measure, other.work, other.contender) == (row.measure, row.work, row.base))
 
 
 def ratio(row: Row, rows: Sequence[Row]) -> Spread:
@@ -47,7 +46,7 @@ def values(row: Row, rows: Sequence[Row]) -> dict:
   figures = {**row._asdict(), "work": row.work._asdict()}
   if row.seconds:
     figures["median_seconds"] = float(np.median(row.seconds))
-    figures[f"{BASE}_times_as_fast"] = ratio(row, rows)._asdict()
+    figures[f"{row.base}_times_as_fast"] = ratio(row, rows)._asdict()
   return figures
 
 
@@ -61,7 +60,7 @@ def _cells(row: Row, rows: Sequence[Row]) -> dict[str, str]:
     else:
       cells["ms"] = f"{1000 * median:,.1f}"
     its = ratio(row, rows)
-    cells[f"{BASE} is times as fast"] = f"{its.median:.2f}"
+    cells[f"{row.base} is times as fast"] = f"{its.median:.2f}"
     cells["quartiles"] = f"{its.low:.2f}-{its.high:.2f}"
     if row.floor_seconds:
       cells["of the floor"] = f"{row.floor_seconds / median:.0%}"
@@ -70,7 +69,7 @@ def _cells(row: Row, rows: Sequence[Row]) -> dict[str, str]:
   if row.compiled_bytes:
     cells["compiled MiB"] = f"{row.compiled_bytes / MIB:,.1f}"
     times = row.compiled_bytes / base_of(row, rows).compiled_bytes
-    cells[f"times {BASE}'s"] = f"{times:.2f}"
+    cells[f"times {row.base}'s"] = f"{times:.2f}"
   if row.peak_bytes:
     cells["peak MiB"] = f"{row.peak_bytes / MIB:,.0f}"
   return cells

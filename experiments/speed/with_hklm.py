@@ -10,9 +10,9 @@ from hklm.nn.lstm import sequence
 from hklm.training import optimizers, step
 
 
-def update(work: Workload, params, window, lstm_impl: str = "auto") -> jax_work.Update:
+def update(work: Workload, params, window, lstm_impl: str = "auto", **options) -> jax_work.Update:
   """A training step: embed to SGD, the state carried."""
-  lm = model(work, lstm_impl)
+  lm = model(work, lstm_impl, **options)
   config = hklm.TrainConfig(optimizer="sgd", learning_rate=RATE, clip=CLIP, schedule="constant")
   optimizer = optimizers.optimizer(config, steps=1, updates_in=lambda epochs: epochs)
   state = step.init(lm, optimizer, work.batch_size, seed=0)._replace(params=_on_device(params))
@@ -47,9 +47,9 @@ def lstm(work: Workload, params, xs, direction, sequence=sequence):
   return jax_work.passes(outputs, _on_device(params["lstm_0"]), xs, direction)
 
 
-def generate(work: Workload, params):
+def generate(work: Workload, params, **options):
   """A function that returns T sampled tokens, int `[T, B]`."""
-  lm, params, key = model(work), _on_device(params), jax.random.key(0)
+  lm, params, key = model(work, **options), _on_device(params), jax.random.key(0)
   return lambda: hklm.generate(lm, params, key, work.steps, batch_size=work.batch_size)
 
 
@@ -59,12 +59,12 @@ def score(work: Workload, params, lines, unused_groups):
   return lambda: hklm.score_lines(lm, params, lines)
 
 
-def model(work: Workload, lstm_impl: str = "auto") -> hklm.LanguageModel:
-  """The model of a workload."""
+def model(work: Workload, lstm_impl: str = "auto", **options) -> hklm.LanguageModel:
+  """The model of a workload; `options` are further fields of its `ModelConfig`."""
   return hklm.language_model(hklm.ModelConfig(
       vocab_size=work.vocab_size, embedding_size=work.embedding_size,
       hidden_size=work.hidden_size, num_layers=work.num_layers, tie_embeddings=work.tied,
-      lstm_impl=lstm_impl))
+      lstm_impl=lstm_impl, **options))
 
 
 def _on_device(params):

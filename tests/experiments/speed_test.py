@@ -34,10 +34,12 @@ from experiments.speed import (
     timing,
     with_hklm,
     workloads,
+    zoo,
 )
 from experiments.speed.measures import Row
 from experiments.speed.workloads import Workload
 from hklm import ids as hklm_ids
+from hklm.config.model import CELLS
 from hklm.training import checkpoints
 from tests import oracle
 from tests.experiments import binaries
@@ -348,6 +350,56 @@ class MeasuresTest(absltest.TestCase):
     self.assertGreater(row.compile_seconds, 0)
     self.assertEqual(row.peak_bytes, ("hklm", WORK))
 
+  def test_cells(self):
+    made, seconds = [], iter(range(1, 100))
+
+    def make_update(lm, unused_optimizer):
+      def update(state, window, unused_reset):
+        chex.assert_equal(window.shape, (WORK.steps + 1, WORK.batch_size))
+        made.append(("training", lm.config))
+        return state, mock.Mock(nats=1.0, tokens=1)
+      return update
+
+    def generate(lm, unused_params, unused_key, steps, batch_size):
+      made.append(("generation", lm.config, steps, batch_size))
+
+    def alternate(works, rounds):
+      self.assertEqual(rounds, 2)
+      return {name: (work(), [float(next(seconds))] * 2)[-1] for name, work in works.items()}
+
+    with (mock.patch.object(with_hklm.step, "make_update", make_update),
+          mock.patch.object(with_hklm.step, "init"),
+          mock.patch.object(zoo, "_params", lambda *_: {}),
+          mock.patch.object(with_hklm.hklm, "generate", generate),
+          mock.patch.object(timing, "alternate", alternate),
+          mock.patch.object(measures.cli, "note")):
+      rows = measures.cells(WORK, rounds=2, tokens=9)
+
+    names = list(zoo.options(WORK))
+    self.assertEqual([(row.work.name, row.contender, row.amount) for row in rows],
+                     [(f"tiny {kind}", name, amount)
+                      for kind, amount in (("training", 0), ("generation", 9)) for name in names])
+    self.assertEqual([row.seconds[0] for row in rows], list(range(1, len(rows) + 1)))
+    for row, (kind, config, *sizes) in zip(rows, made, strict=True):
+      self.assertEndsWith(row.work.name, kind)
+      self.assertEqual(sizes, [9, 1] if kind == "generation" else [])
+      self.assertEqual(config.cell, row.contender.partition(",")[0])
+      self.assertEqual(config.input_gate, row.contender.partition(", ")[2].split(" ")[0] or "free")
+      self.assertEqual((config.hidden_size, config.num_layers, config.vocab_size), (5, 2, 11))
+    self.assertEqual({config.cell for _, config, *_ in made}, set(CELLS))
+    ratios = [tables.ratio(row, rows).median for row in rows]
+    count = len(names)
+    self.assertEqual(ratios[:count], [float(n) for n in range(1, count + 1)])
+    self.assertEqual(ratios[count:], [n / (count + 1) for n in range(count + 1, 2 * count + 1)])
+
+  def test_a_cells_training_is_its_models(self):
+    its = zoo.options(WORK)["gru"]
+    lm, window = with_hklm.model(WORK, **its), workloads.window(WORK)
+    params = lm.init(jax.random.key(0))
+    loss, _ = lm.loss(params, None, window[:-1], window[1:], lm.initial_state(params, 2))
+    run = zoo.training(WORK, window, its)
+    np.testing.assert_allclose(run(), float(loss.nats.mean()), rtol=TOLERANCE)
+
 
 TIMED = [
     Row("train", WORK, "hklm", (.1, .2, .4), floor_seconds=.05, compile_seconds=1.25,
@@ -358,6 +410,11 @@ TIMED = [
 GENERATED = [
     Row("generate", LAYER, "hklm", (.5, .5, .5), 1000, "tokens"),
     Row("generate", LAYER, "torch", (2., 1., 4.), 1000, "tokens")]
+CELLS_TIMED = [
+    Row("cells", WORK, "lstm", (.1, .2, .4), base="lstm"),
+    Row("cells", WORK, "gru", (.05, .3, .1), base="lstm"),
+    Row("cells", LAYER, "lstm", (2., 2., 4.), 100, "tokens", base="lstm"),
+    Row("cells", LAYER, "gru", (4., 4., 2.), 100, "tokens", base="lstm")]
 MEMORY = [Row("memory", WORK, "hklm", compiled_bytes=2**20),
           Row("memory", WORK, "haiku", compiled_bytes=3 * 2**20),
           Row("memory", WORK, "torch", peak_bytes=2**30)]
@@ -396,6 +453,15 @@ class OutputTest(absltest.TestCase):
                                    "quartiles"])
     self.assertEqual(cells(last), ["layer", "torch", "500", "4.00", "3.00-6.00"])
 
+  def test_table_of_cells(self):
+    *_, head, _, lstm, gru, _, last = tables.table(CELLS_TIMED).splitlines()
+    self.assertEqual([cells(line) for line in (head, lstm, gru, last)], [
+        ["work", "contender", "ms", "lstm is times as fast", "quartiles", "tokens/s"],
+        ["tiny", "lstm", "200.0", "1.00", "1.00-1.00", "-"],
+        ["tiny", "gru", "100.0", "0.50", "0.38-1.00", "-"],
+        ["layer", "gru", "-", "2.00", "1.25-2.00", "25"]])
+    self.assertEqual(tables.values(CELLS_TIMED[1], CELLS_TIMED)["lstm_times_as_fast"]["median"], .5)
+
   def test_table_of_memory(self):
     *_, head, _, first, second, last = tables.table(MEMORY).splitlines()
     self.assertEqual([cells(line) for line in (head, first, second, last)], [
@@ -417,7 +483,8 @@ class OutputTest(absltest.TestCase):
       self.skipTest("matplotlib is not installed")
     grown = [Row("grow", WORK._replace(steps=steps), name, (.1 * steps,))
              for steps in (1, 2, 4) for name in ("hklm", "haiku")]
-    files.plot_ratios(str(self.folder / "ratios.png"), [*TIMED, *GENERATED, *MEMORY])
+    files.plot_ratios(str(self.folder / "ratios.png"),
+                      [*TIMED, *GENERATED, *CELLS_TIMED, *MEMORY])
     files.plot_ratios(str(self.folder / "alone.png"), TIMED[:1])
     files.plot_ratios(str(self.folder / "empty.png"), MEMORY)
     files.plot_growth(str(self.folder / "growth.png"), grown, "T")
@@ -497,6 +564,17 @@ class BinaryTest(parameterized.TestCase):
     self.assertEqual(seen, [(f"layers={n}", n, 1, False) for n in (1, 2, 3, 4)])
     self.assertEqual(done.stdout.count("| layers="), 8)
 
+  def test_cells_are_measured_where_they_are_asked_for(self):
+    self.addCleanup(jax.config.update, "jax_enable_compilation_cache",
+                    jax.config.jax_enable_compilation_cache)
+    asked, given = [], "--workload=tiny:11,4,5,1,2,3"
+    with (mock.patch.object(benchmark, "_measured", lambda measure, *_: asked.append(measure) or [
+        Row(measure, WORK, "hklm", (1.0,))]),
+          mock.patch.object(measures, "cells", lambda work, rounds: (work.name, rounds))):
+      for flags in ([], ["--measures=cells"]):
+        self.assertEqual(binaries.here(benchmark, given, *flags).status, 0)
+    self.assertEqual(asked, ["train", "lstm", "evaluate", "generate", "score", "memory", "cells"])
+
   @parameterized.parameters(
       ("--measures=train,speed", "--measures=speed is unknown; needed: some of train, lstm, "),
       ("--measures=", "--measures= is unknown; needed: some of train, "),
@@ -513,7 +591,8 @@ class BinaryTest(parameterized.TestCase):
       ("--workload=mine:9,9,9,1,999999,999999", 
        "mine: V 9, E 9, H 9, layers 1, B 999999, T 999999: parameters, gradients and outputs take"),
       ("--json_file=x.out --plot=./x.out", "--json_file and --plot are both ./x.out; needed: "),
-      ("--measures=memory --plot=x.png", "--plot draws ratios of time, of which --measures="),
+      ("--measures=memory --plot=x.png", "--plot draws contenders' ratios of time, of which"),
+      ("--measures=cells,memory --plot=x.png", "of which --measures=cells,memory has none; "),
       ("--grow=E", "flag --grow=E: value should be one of <T|B|H|V|layers>"),
       ("--json_file=/no/such/folder/x", "--json_file=/no/such/folder/x cannot be written (No such"),
       ("--json_file=/dev/null", "--json_file=/dev/null is there and is no file"),
