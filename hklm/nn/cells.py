@@ -75,10 +75,10 @@ class LSTM(LSTMCore):
     self.gates = "fgo" if input_gate == "coupled" else "ifgo"
     self.reads_sequences = input_gate == "free"
 
-  def trace(self, x: jax.Array, state: LSTMState
-            ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
+  def advance(self, inputs: jax.Array, state: LSTMState
+              ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
     """One step, with i, f, g, o as they enter the last two equations, each `[B, H]`."""
-    *i, f, g, o = self._sums(x, state.h)
+    *i, f, g, o = self._sums(inputs, state.h)
     f, g, o = jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     i = jax.nn.sigmoid(i[0]) if i else 1 - f
     if self._input_gate == "capped":

@@ -25,7 +25,8 @@ class Core(hk.RNNCore):
   """A cell with one matrix for its input, one for its `h`, and one or two biases.
 
   Parameters: `w_ih [N, D]`, `w_hh [N, R]`, `b [N]` (and `b_hh [N]` with two biases). A cell sets
-  `gates`, a letter for each block of H rows, and says in `trace` what a step does.
+  `gates`, a letter for each block of H rows, and says in `advance` what a step does once `inputs`
+  has read x: of many steps, that is one product.
   """
 
   gates: str
@@ -53,10 +54,20 @@ class Core(hk.RNNCore):
     self._forget_bias, self._dtype = forget_bias, dtype
     self._w_init, self._b_init = w_init or uniform, b_init or w_init or uniform
 
+  def inputs(self, x: jax.Array) -> jax.Array:
+    """All that x `[..., D]` has to do with a step: `W_ih x`, `[..., N]`."""
+    w_ih, *_ = self.parameters(x.shape[-1])
+    return times(x, w_ih)
+
   @abc.abstractmethod
+  def advance(self, inputs: jax.Array, state: NamedTuple
+              ) -> tuple[jax.Array, NamedTuple, dict[str, jax.Array]]:
+    """One step: `inputs` `[B, N]` and state to h', state', and the gates by name, each `[B, H]`."""
+
   def trace(self, x: jax.Array, state: NamedTuple
             ) -> tuple[jax.Array, NamedTuple, dict[str, jax.Array]]:
     """One step: x `[B, D]` and state to h', state', and the gates by name, each `[B, H]`."""
+    return self.advance(self.inputs(x), state)
 
   def __call__(self, x: jax.Array, state: NamedTuple) -> tuple[jax.Array, NamedTuple]:
     """One step: x `[B, D]` and state to h' `[B, R]` and state'."""
@@ -69,9 +80,7 @@ class Core(hk.RNNCore):
 
   def parameters(self, input_size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`W_ih [N, D]`, `W_hh [N, R]` and the bias, or the sum of both biases, `[N]`."""
-    w_ih, w_hh = self._matrices(input_size)
-    b, *b_hh = self._biases()
-    return w_ih, w_hh, b + b_hh[0] if b_hh else b
+    return *self._matrices(input_size), self._bias()
 
   def _matrices(self, input_size):
     N, D, R = len(self.gates) * self.hidden_size, input_size, self.output_size
@@ -88,15 +97,24 @@ class Core(hk.RNNCore):
       return (b,)
     return b, hk.get_parameter("b_hh", [N], self._dtype, self._b_init)
 
+  def _bias(self):
+    b, *b_hh = self._biases()
+    return b + b_hh[0] if b_hh else b
+
   def _init_bias(self, shape, dtype):
     H, f = self.hidden_size, self.gates.find("f")
     b = self._b_init(shape, dtype)
     return b if f < 0 else b.at[f * H:(f + 1) * H].add(self._forget_bias)
 
-  def _sums(self, x, h):
+  def _w_hh(self):
+    """W_hh, which `inputs` has made."""
+    return hk.get_parameter("w_hh", [len(self.gates) * self.hidden_size, self.output_size],
+                            self._dtype)
+
+  def _sums(self, inputs, h):
     """`W_ih x + W_hh h + b`, a `[B, H]` for each gate."""
-    w_ih, w_hh, b = self.parameters(x.shape[-1])
-    return jnp.split(times(x, w_ih) + times(h, w_hh) + b, len(self.gates), axis=-1)
+    z = inputs + times(h, self._w_hh()) + self._bias()
+    return jnp.split(z, len(self.gates), axis=-1)
 
 
 class LSTMCore(Core):

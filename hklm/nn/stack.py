@@ -9,8 +9,14 @@ import jax.numpy as jnp
 
 from hklm.errors import InputError
 from hklm.nn import regularisers
+from hklm.nn.core import Core
 from hklm.nn.dropout import dropout
 from hklm.nn.embedding import Lookup
+
+# How many times the batch a layer's input is wide from where its product with W_ih is made of all
+# steps at once, before the loop. That stores N numbers for each of T B inputs, and their gradients,
+# but does not read W_ih and add to its gradient at every step.
+WIDE = 8
 
 
 class State(NamedTuple):
@@ -147,16 +153,16 @@ def _top(connections, tops):
 
 
 def _scan(core, xs, cell, mask, how):
-  T = len(xs)
   if how.zoneout and not (hasattr(cell, "h") and hasattr(cell, "_replace")
                           and hasattr(core, "output")):
     raise InputError(f"--zoneout={how.zoneout} is for a cell whose state is a NamedTuple with an "
                      "h, which `output(state)` returns; needed: such a one, or no --zoneout")
-  masks = regularisers.draw(cell, T, how.state_dropout, how.zoneout, how.zoneout_cell)
+  masks = regularisers.draw(cell, len(xs), how.state_dropout, how.zoneout, how.zoneout_cell)
+  xs, advance = _made_ready(core, xs)
 
   def step(cell, its):
-    x, live, stays = its  # [B, D], [B], [B, H] each
-    y, new = core(x, regularisers.dropped(cell, masks.keep, how.state_dropout))
+    x, live, stays = its  # [B, D] or [B, N], [B], [B, H] each
+    y, new = advance(x, regularisers.dropped(cell, masks.keep, how.state_dropout))
     if how.zoneout or how.zoneout_cell:
       new = regularisers.zoneout(cell, new, how.zoneout, how.zoneout_cell, stays)
       y = core.output(new)
@@ -166,6 +172,17 @@ def _scan(core, xs, cell, mask, how):
 
   cell, ys = hk.scan(step, cell, (xs, mask, masks.stays))
   return ys, cell
+
+
+def _made_ready(core, xs):
+  """What a loop over time reads, and what it does at a step: `(x, state) -> y, state`."""
+  _, B, D = xs.shape
+  # Whoever derives a cell from one of ours may have said in either what a step does.
+  own = any(getattr(type(core), name, None) is not getattr(Core, name)
+            for name in ("trace", "__call__"))
+  if own or D < WIDE * B:
+    return xs, core
+  return core.inputs(xs), lambda inputs, state: core.advance(inputs, state)[:2]
 
 
 def _last(ys, before, mask):

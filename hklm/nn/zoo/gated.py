@@ -42,10 +42,10 @@ class VanillaRNN(HiddenCore):
 
   gates = "h"
 
-  def trace(self, x: jax.Array, state: HiddenState
-            ) -> tuple[jax.Array, HiddenState, dict[str, jax.Array]]:
+  def advance(self, inputs: jax.Array, state: HiddenState
+              ) -> tuple[jax.Array, HiddenState, dict[str, jax.Array]]:
     """One step; it has no gates."""
-    h, = self._sums(x, state.h)
+    h, = self._sums(inputs, state.h)
     h = jnp.tanh(h)
     return h, HiddenState(h), {}
 
@@ -76,13 +76,18 @@ class GRU(HiddenCore):
 
   gates = "rzn"
 
-  def trace(self, x: jax.Array, state: HiddenState
-            ) -> tuple[jax.Array, HiddenState, dict[str, jax.Array]]:
+  def inputs(self, x: jax.Array) -> jax.Array:
+    """`W_ih x + b` of x `[..., D]`, `[..., 3H]`; a second bias is the recurrent product's."""
+    w_ih, _ = self._matrices(x.shape[-1])
+    b, *_ = self._biases()
+    return times(x, w_ih) + b
+
+  def advance(self, inputs: jax.Array, state: HiddenState
+              ) -> tuple[jax.Array, HiddenState, dict[str, jax.Array]]:
     """One step, with r, z, n as they enter the last equation, each `[B, H]`."""
     H, h = self.hidden_size, state.h
-    w_ih, w_hh = self._matrices(x.shape[-1])
-    b, *b_hh = self._biases()
-    rz, n = jnp.split(times(x, w_ih) + b, [2 * H], axis=-1)
+    w_hh, (_, *b_hh) = self._w_hh(), self._biases()
+    rz, n = jnp.split(inputs, [2 * H], axis=-1)
     if b_hh:
       h_rz, h_n = jnp.split(times(h, w_hh) + b_hh[0], [2 * H], axis=-1)
       r, z = jnp.split(jax.nn.sigmoid(rz + h_rz), 2, axis=-1)

@@ -33,10 +33,10 @@ class PeepholeLSTM(LSTMCore):
   {'b': (12,), 'w_c': (3, 3), 'w_hh': (12, 3), 'w_ih': (12, 5)}
   """
 
-  def trace(self, x: jax.Array, state: LSTMState
-            ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
+  def advance(self, inputs: jax.Array, state: LSTMState
+              ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
     """One step, with i, f, o and, as g, the tanh in c', each `[B, H]`."""
-    i, f, g, o = self._sums(x, state.h)
+    i, f, g, o = self._sums(inputs, state.h)
     w_ci, w_cf, w_co = hk.get_parameter("w_c", [3, self.hidden_size], self._dtype, self._w_init)
     i, f = jax.nn.sigmoid(i + w_ci * state.c), jax.nn.sigmoid(f + w_cf * state.c)
     g = jnp.tanh(g)
@@ -68,11 +68,14 @@ class LayerNormLSTM(LSTMCore):
   ['b', 'bias_hh', 'bias_ih', 'gain_hh', 'gain_ih']
   """
 
-  def trace(self, x: jax.Array, state: LSTMState
-            ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
+  def inputs(self, x: jax.Array) -> jax.Array:
+    """`LN(W_ih x; alpha_2, beta_2)` of x `[..., D]`, `[..., 4H]`."""
+    return self._normalised("ih", super().inputs(x))
+
+  def advance(self, inputs: jax.Array, state: LSTMState
+              ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
     """One step, with the gates i, f, g, o after their non-linearities, each `[B, H]`."""
-    w_ih, w_hh, b = self.parameters(x.shape[-1])
-    z = self._normalised("hh", times(state.h, w_hh)) + self._normalised("ih", times(x, w_ih)) + b
+    z = self._normalised("hh", times(state.h, self._w_hh())) + inputs + self._bias()
     i, f, g, o = jnp.split(z, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     c = f * state.c + i * g
@@ -122,10 +125,10 @@ class ProjectedLSTM(LSTMCore):
     state = super().initial_state(batch_size)
     return state._replace(h=self._projected(state.h))
 
-  def trace(self, x: jax.Array, state: LSTMState
-            ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
+  def advance(self, inputs: jax.Array, state: LSTMState
+              ) -> tuple[jax.Array, LSTMState, dict[str, jax.Array]]:
     """One step, with the gates i, f, g, o after their non-linearities, each `[B, H]`."""
-    i, f, g, o = self._sums(x, state.h)
+    i, f, g, o = self._sums(inputs, state.h)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     c = f * state.c + i * g
     h = self._projected(o * jnp.tanh(c))

@@ -52,10 +52,10 @@ class SLSTM(Core):
     # Not -inf: a state is multiplied, averaged and looked at where inf would become NaN.
     return SLSTMState(zeros, zeros, zeros, zeros + jnp.finfo(self._dtype).min / 2)
 
-  def trace(self, x: jax.Array, state: SLSTMState
-            ) -> tuple[jax.Array, SLSTMState, dict[str, jax.Array]]:
+  def advance(self, inputs: jax.Array, state: SLSTMState
+              ) -> tuple[jax.Array, SLSTMState, dict[str, jax.Array]]:
     """One step, with i', f', tanh(z) and sigmoid(o) as i, f, z, o, each `[B, H]`."""
-    i, f, z, o = self._sums(x, state.h)
+    i, f, z, o = self._sums(inputs, state.h)
     log_f = jax.nn.log_sigmoid(f) + state.m
     m = jnp.maximum(log_f, i)
     i, f, z, o = jnp.exp(i - m), jnp.exp(log_f - m), jnp.tanh(z), jax.nn.sigmoid(o)
