@@ -24,14 +24,17 @@ if os.environ.get("HKLM_BRIEF_TESTS") == "1":
   collect_ignore = [
       "data", "experiments", "inference", "purity", "report", "doctest_test.py",
       "heads_run_test.py", "lstm_impl_test.py", "readme_test.py", "resume_test.py", "soak_test.py",
-      "trainer_test.py", "watching_test.py", "nn/sharded_test.py", "nn/varying_test.py",
+      "trainer_test.py", "watching_test.py", "nn/heads_test.py", "nn/inputs_test.py",
+      "nn/minimal_test.py", "nn/mogrifier_test.py", "nn/qrnn_test.py", "nn/sampled_test.py",
+      "nn/scans_test.py", "nn/sharded_test.py", "nn/varying_test.py", "nn/zoo_cells_test.py",
       "training/memory_test.py", "training/mesh_test.py", "training/processes_test.py",
       "training/remat_test.py"]
 
 # Files are handed out to workers whole: those that take longest first, so that no worker waits long
 # for another at the end.
 LONGEST = ("library_test", "soak_test", "readme_test", "mesh_test", "doctest_test", "models_test",
-           "resume_test", "devices_test", "processes_test", "sharded_test", "varying_test")
+           "resume_test", "zoo_test", "devices_test", "processes_test", "sharded_test",
+           "varying_test")
 
 
 def pytest_configure(config):
