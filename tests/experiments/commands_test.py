@@ -264,7 +264,7 @@ class MistakesTest(parameterized.TestCase):
       ("--optimizer=adagrad", "--optimizer=adagrad is unknown; needed: sgd, momentum, adam"),
       ("--schedule=linear", "--schedule=linear is unknown"), ("--dtype=int8", "--dtype=int8"),
       ("--tokenizer=letters", "--tokenizer=letters is unknown; needed: char, byte, word, bpe"),
-      ("--vocab_size=100", "drop --vocab_size"), ("--cell=gru", "--cell=gru is unknown"),
+      ("--vocab_size=100", "drop --vocab_size"), ("--cell=rnn", "--cell=rnn is unknown"),
       ("--cell=no_module:cell", "--cell=no_module:cell: ModuleNotFoundError: No module"),
       ("--init=xavier", "--init: found 'xavier'"), ("--num_biases=3", "--num_biases=3"),
       ("--warmup=8", "--warmup=8 reaches the last of 8 updates"),

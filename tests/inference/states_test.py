@@ -90,7 +90,8 @@ class StatesTest(oracle.X64TestCase, parameterized.TestCase):
 
   def test_mistakes_are_those_of_score(self):
     its = oracle.ready(MODEL)
-    for lines, message in ((["ab", "x"], "line 1: found 'x'"), (["a\nb"], "line 0: found a line")):
+    for lines, message in ((["ab", "x"], "line 1, counted from 0: found 'x'"),
+                           (["a\nb"], "line 0, counted from 0: found a line feed")):
       with self.assertRaisesRegex(InputError, message):
         states.states(its.lm, its.params, TOKENIZER, lines)
     with self.assertRaisesRegex(InputError, "--start=now is unknown"):

@@ -249,7 +249,7 @@ IMPURE: dict[str, Impure] = {
     "data.sources.find": Impure((READS,), lambda folder: call(sources.find, text_file(folder))),
     "data.tokenizers.load": Impure((READS,), lambda folder: call(
         tokenizers.load, tokenizer_file(folder))),
-    "data.tokenizers.save": Impure((WRITES, SYSTEM), lambda folder: call(
+    "data.tokenizers.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
         tokenizers.save, fitted("char"), os.path.join(folder, "tokenizer.json"))),
     "report.curves.plot": Impure((READS, WRITES), plotting, BENEATH),
     "report.facts.collect": Impure((READS,), lambda folder: call(

@@ -109,8 +109,6 @@ MOSES = "0 ||| it is ||| lm= -2 ||| -3.5"
 AVERAGED = dataclasses.replace(TRAINING, average="exponential")
 ALL_ON = {"accumulate": 2, "compute_dtype": "bfloat16", "remat_steps": 2, "average": "polyak",
           "on_nonfinite": "skip", "optimizer": "sgd"}
-PADDED = {"random_bptt": True, "reset_rate": 0.3, "loss": "sum", "average": "polyak",
-          "average_trigger": "nonmonotone"}
 
 def with_key(function, *args) -> Call:
   """A function of Haiku modules, applied with a key."""
@@ -407,8 +405,6 @@ _TRAINING = {
     "training.step.make_update": lambda: call(step.make_update, lm(), optimizer()),
     "training.step.make_update, its update with all that is off": lambda: call(
         undonated(**ALL_ON), train_state(**ALL_ON), window(), reset()),
-    "training.step.make_update, its update by a padded window": lambda: call(
-        undonated(**PADDED), train_state(**PADDED), window(), reset(), 2),
 }
 
 PURE: dict[str, Callable[[], Call]] = {

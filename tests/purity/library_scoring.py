@@ -108,13 +108,13 @@ PURE: dict[str, Callable[[], Call]] = {
     "inference.streams.predict_stream": lambda: call(
         listed(streams.predict_stream), lm(), params(), IDS),
     **{f"inference.totals.Sums.{name}": lambda name=name: call(
-        got(name), totals.Sums(3.0, 2, 1, 4, 5))
+        got(name), totals.Sums(3.0, 2, 1, 4, 5, 3.0))
        for name in ("perplexity", "perplexity_per_word", "bits_per_character", "bits_per_byte")},
     "inference.totals.Totals": lambda: call(lambda: totals.Totals(by_block=True).lines),
     "inference.totals.Totals.add": lambda: counted(lambda its: its.lines),
     "inference.totals.Totals.interval": lambda: counted(totals.Totals.interval, "perplexity"),
     "inference.totals.Totals.sums": lambda: counted(totals.Totals.sums, False),
-    "inference.totals.sums_of": lambda: call(totals.sums_of, np.ones([4, 5]), False, True),
+    "inference.totals.sums_of": lambda: call(totals.sums_of, np.ones([4, 6]), False, True),
     "inference.compare.Cost.bits_per_token": lambda: call(
         got("bits_per_token"), compare.Cost(3.0, 2, 0)),
     "inference.compare.Cost.log_p": lambda: call(got("log_p"), compare.Cost(3.0, 2, 0)),

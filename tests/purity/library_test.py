@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from absl.testing import absltest, parameterized
 
 import hklm
-from experiments import own_cell
 from hklm import purity
 from hklm.training import step
 from tests.purity import library_makers
@@ -16,14 +15,12 @@ from tests.purity.library_impure import IMPURE
 from tests.purity.library_listing import public_names
 from tests.purity.library_pure import PURE
 
-# What differs most: tables, starts, biases, masks, inputs, widths of numbers, cells. Two models in
-# which all of it is at work; the plain one is `check_model`'s own example.
+# What differs most: tables, starts, biases, masks. The plain model and cells of one's own are
+# `check_model`'s examples.
 MODELS = {
     "lstm": hklm.ModelConfig(  # so wide that its layer multiplies the table itself
         5, 8, 8, num_biases=2, tie_embeddings=True, output_bias=False, initial_state="learned",
         init="unit", output_dropout=0.3, dropout_per_step=True),
-    "own_cell": hklm.ModelConfig(  # of one-hot vectors
-        7, 0, 3, input_dropout=0.2, dropout_per_step=True, dtype="float64"),
 }
 
 
@@ -85,10 +82,8 @@ class ModelsTest(purity.PurityAssertions, parameterized.TestCase):
 
   @over(MODELS)
   def test_all_functions_of_a_model_are_pure(self, name):
-    config = MODELS[name]
-    with jax.enable_x64(config.dtype == "float64"):
-      lm = hklm.language_model(config, own_cell.mgu if name == "own_cell" else None)
-      self.assertModelPure(lm, lm.init(jax.random.key(0)))
+    lm = hklm.language_model(MODELS[name])
+    self.assertModelPure(lm, lm.init(jax.random.key(0)))
 
   def test_a_model_of_a_usual_size_can_be_checked(self):
     lm = hklm.language_model(hklm.ModelConfig(100, 512, 512, num_layers=3))
