@@ -41,7 +41,8 @@ def main():
     return
   cli.announce_device()
   run = cli.load_run()
-  with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as table:
+  with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace",
+                              newline="") as table:
     _score(run, table)
     table.seek(0)
     shutil.copyfileobj(table, sys.stdout)  # of a text that is refused, no row is shown

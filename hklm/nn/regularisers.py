@@ -44,11 +44,11 @@ def draw(cell: Any, steps: int, state_dropout: float, zoneout: float, zoneout_ce
     key = window_key(rate)
     return None if key is None else jax.random.bernoulli(key, rate, shape)
 
-  dropped = bernoulli(state_dropout, cell.h.shape) if state_dropout else None
+  lost = bernoulli(state_dropout, cell.h.shape) if state_dropout else None
   stays = tuple(bernoulli(rate, (steps, *getattr(cell, name).shape)) if rate else None
                 for rate, name in ((zoneout, "h"), (zoneout_cell, "c")))
-  return Masks(None if dropped is None else ~dropped,
-               None if stays == (None, None) else stays)
+  return Masks(None if lost is None else ~lost,
+               None if all(its is None for its in stays) else stays)
 
 
 def dropped(cell: Any, keep: jax.Array | None, rate: float) -> Any:

@@ -175,6 +175,16 @@ class StateTest(oracle.X64TestCase, parameterized.TestCase):
     self.assert_close(after.cells[0].h, h)
     self.assert_close(after.cells[0].c, c)
 
+  @parameterized.parameters((0.3, 0.0), (0.0, 0.4))
+  def test_of_one_kind_alone_the_other_is_not_drawn(self, rate, rate_cell):
+    def run():
+      state = cells.LSTMState(jnp.zeros([B, H]), jnp.zeros([B, H]))
+      return regularisers.draw(state, T, 0.0, rate, rate_cell)
+
+    keep, stays = hk.transform(run).apply({}, jax.random.key(0))
+    self.assertIsNone(keep)
+    self.assertEqual([its is not None for its in stays], [rate > 0, rate_cell > 0])
+
   def test_zoneout_needs_an_output_that_is_carried(self):
     with self.assertRaisesRegex(InputError, "--zoneout=0.5 is for a cell whose state is a Name"):
       hklm.language_model(hklm.ModelConfig(V, D, H, zoneout=0.5),
