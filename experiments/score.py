@@ -3,7 +3,7 @@
 A table on standard output, a row a token; what it comes to in all, on standard error.
 """
 
-import itertools
+import collections
 import math
 import shutil
 import sys
@@ -13,9 +13,9 @@ from absl import flags as absl_flags
 
 from experiments import adapting, cli, comparing, flags
 from hklm import files
-from hklm.data import tables
+from hklm.data import cuts, tables
 from hklm.errors import InputError
-from hklm.inference import score, states, totals
+from hklm.inference import score, scored, states, totals
 
 FLAGS = flags.FLAGS
 UNITS = ("token", "word", "line", "total")
@@ -35,7 +35,7 @@ NAMES = ("run_dir", "checkpoint", "encoding", "input", "text_column", "per", "ou
 
 
 def main():
-  """Flags to run and texts to `scored_lines`, then rows."""
+  """Flags to run and texts to `scored_parts`, then rows."""
   if comparison := comparing.asked(NAMES):
     comparison()
     return
@@ -57,22 +57,27 @@ def _score(run, table):
                      "them; needed: one of the two")
   if FLAGS.states:
     items = list(items)
-  texts = [item.text for item in items] if FLAGS.states else ()
-  items, kept = itertools.tee(items)
-  lines = score.scored_lines(its.lm, run.params, run.tokenizer, (item.text for item in items),
+    texts = list(cuts.whole((item.text, item.last) for item in items))
+  columns = collections.deque()  # of the parts that are on their way
+  lines = score.scored_parts(its.lm, run.params, run.tokenizer, _parts(items, columns),
                              FLAGS.start, stream, its.reader)
   context = "+".join([f"{FLAGS.mode}:{FLAGS.start}", *its.names])
-  counted, write = totals.Totals(by_block=stream), None
-  for line, item in zip(lines, kept, strict=True):
-    counts = counted.add(line)
+  counted, write, text = totals.Totals(by_block=stream), None, ""
+  for line in lines:
+    cells, counts = columns.popleft(), counted.add(line)
     if FLAGS.per == "total":
       continue
+    if FLAGS.per == "line":
+      text += line.text
+      if not line.last:
+        continue
+      line, text = line._replace(text=text), ""
     names, rows = _ROWS[FLAGS.per](line, counts)
     if write is None:
       names = [*names, "context"]
-      write = tables.writer(table, names + tables.apart(names, item.columns), FLAGS.output_format)
+      write = tables.writer(table, names + tables.apart(names, cells), FLAGS.output_format)
     for row in rows:
-      write([*row, context, *item.columns.values()])
+      write([*row, context, *cells.values()])
   if not counted.sums().tokens:
     raise InputError(f"--input={FLAGS.input or '-'}: nothing to score; needed: at least one token "
                      "after what is before the first; see --start")
@@ -87,17 +92,23 @@ def _score(run, table):
     cli.note(f"{figure}: {_with_interval(counted, figure)}")
 
 
+def _parts(items, columns):
+  for item in items:
+    columns.append(item.columns)
+    yield cuts.Part(item.text, item.last)
+
+
 def _write_states(run, lines, stream):
   with files.written_whole(FLAGS.states, "states") as file:
     states.save(file, states.states(run.lm, run.params, run.tokenizer, lines, FLAGS.start, stream))
 
 
 def _token_rows(line, unused_counts):
-  return score.TokenScore._fields, line.tokens()
+  return scored.TokenScore._fields, line.tokens()
 
 
 def _word_rows(line, unused_counts):
-  return score.WordScore._fields, line.by_word()
+  return scored.WordScore._fields, line.by_word()
 
 
 def _line_rows(line, counts):

@@ -79,8 +79,8 @@ class Tokenizer(abc.ABC):
     """
 
   @abc.abstractmethod
-  def encode_with_offsets(self, text: str) -> Encoding:
-    """Ids of a text with the offsets of each one's stretch of the original text."""
+  def encode_with_offsets(self, text: str, at: int = 0) -> Encoding:
+    """Ids of a text with the offsets of each one's stretch of `text`; `at` as for `encode`."""
 
   @abc.abstractmethod
   def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:

@@ -106,7 +106,7 @@ class BpeTokenizer(base.Tokenizer):
     ids = [encoding.ids for encoding in self._model.encode_batch_fast(blocks)]
     return np.array([i for block in ids for i in block], base.id_dtype(self.vocab_size))
 
-  def encode_with_offsets(self, text: str) -> base.Encoding:
+  def encode_with_offsets(self, text: str, at: int = 0) -> base.Encoding:
     """Ids of a text; offsets count characters.
 
     The stretches follow each other without gaps or overlaps: joined they are the text. A character
@@ -117,7 +117,7 @@ class BpeTokenizer(base.Tokenizer):
     >>> tokenizer.encode_with_offsets("aé").ends.tolist()
     [1, 1, 2]
     """
-    ids = self.encode(text)
+    ids = self.encode(text, at)
     text = np.frombuffer(base.utf8(text), np.uint8)
     begins = np.append((text & 0xC0) != 0x80, True)  # at each byte: does a character begin here?
     complete = np.cumsum(begins) - 1  # how many characters are complete before it

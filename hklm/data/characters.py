@@ -74,10 +74,10 @@ of the vocabulary; leave it out, train on text that has it, or with --tokenizer=
           "that has it, or with --tokenizer=byte")
     return ids.astype(base.id_dtype(self.vocab_size))
 
-  def encode_with_offsets(self, text: str) -> base.Encoding:
+  def encode_with_offsets(self, text: str, at: int = 0) -> base.Encoding:
     """Ids of a text; token n is the character `text[n]`."""
     starts = np.arange(len(text))
-    return base.Encoding(self.encode(text), starts, starts + 1)
+    return base.Encoding(self.encode(text, at), starts, starts + 1)
 
   def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
     for token in ids:
@@ -106,9 +106,9 @@ class ByteTokenizer(base.Tokenizer):
     data = base.utf8(text, at) if isinstance(text, str) else text
     return np.frombuffer(data, np.uint8)
 
-  def encode_with_offsets(self, text: str | bytes) -> base.Encoding:
+  def encode_with_offsets(self, text: str | bytes, at: int = 0) -> base.Encoding:
     """Ids of a text; offsets count bytes (of a string's UTF-8), not characters."""
-    ids = self.encode(text)
+    ids = self.encode(text, at)
     starts = np.arange(len(ids))
     return base.Encoding(ids, starts, starts + 1)
 

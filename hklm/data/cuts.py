@@ -7,9 +7,59 @@ anywhere.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 CHUNK = 1 << 18  # characters: the size of pieces
 LIMIT = 1 << 19  # characters: the longest piece
+PART = 1 << 16  # characters of a line that are held together, where there is a place to cut
+
+
+class Part(NamedTuple):
+  """A stretch of a line, most often all of it; `last`: whether the line ends with it."""
+
+  text: str
+  last: bool
+
+
+def lines(pieces: Iterable[str], size: int = PART) -> Iterator[Part]:
+  """The lines of a text, without their line feeds; nothing but a line feed ends one.
+
+  Args:
+    pieces: the text, cut anywhere.
+    size: longer lines are in several parts, as `cut` cuts them, of twice as many at most.
+
+  Yields:
+    Parts, only that of an empty line empty.
+
+  >>> [tuple(part) for part in lines(["to b", "e\n\nor not"], size=3)]
+  [('to', False), (' be', True), ('', True), ('or', False), (' not', True)]
+  """
+  held = ""
+  for piece in pieces:
+    *ended, held = (held + piece).split("\n")
+    for line in ended:
+      *parts, last = cut([line], size, 2 * size) if line else [""]
+      yield from (Part(part, False) for part in parts)
+      yield Part(last, True)
+    if len(held) > size:
+      *parts, held = cut([held], size, 2 * size)
+      yield from (Part(part, False) for part in parts)
+  if held:
+    yield Part(held, True)
+
+
+def whole(parts: Iterable[Part]) -> Iterator[str]:
+  """The lines of `lines`, put together.
+
+  >>> list(whole(lines(["to b", "e\n\nor not"], size=3)))
+  ['to be', '', 'or not']
+  """
+  held = []
+  for text, last in parts:
+    held.append(text)
+    if last:
+      yield "".join(held)
+      held = []
 
 
 def cut(pieces: Iterable[str], size: int = CHUNK, limit: int = LIMIT) -> Iterator[str]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TextIO
 
-from hklm.data import corpora, sources
+from hklm.data import corpora, cuts, sources
 from hklm.errors import InputError
 
 FORMATS = ("tsv", "csv", "jsonl")
@@ -21,15 +21,17 @@ _DELIMITERS = {".tsv": "\t", ".csv": ","}
 
 
 class Item(NamedTuple):
-  """A text.
+  """A text, or a part of a long line.
 
   Attributes:
     text: without line feed.
     columns: the other cells of its row, by the name of their column; empty for plain text.
+    last: whether the line ends with this part.
   """
 
   text: str
   columns: Mapping[str, str]
+  last: bool = True
 
 
 def lines(corpus: corpora.Corpus) -> Iterator[str]:
@@ -38,16 +40,11 @@ def lines(corpus: corpora.Corpus) -> Iterator[str]:
   >>> list(lines(corpora.corpus_of("to be\\n\\nor\\x0bnot")))
   ['to be', '', 'or\\x0bnot']
   """
-  rest = ""
-  for chunk in corpus.chunks():
-    *whole, rest = (rest + chunk).split("\n")
-    yield from whole
-  if rest:
-    yield rest
+  return cuts.whole(cuts.lines(corpus.chunks()))
 
 
 def items(path: str, text_column: str = "", encoding: str = "utf-8") -> Iterator[Item]:
-  """The texts of a file, one after the other.
+  """The texts of a file, one after the other; a long line of plain text in parts.
 
   Args:
     path: a file (`.gz`: decompressed), or `-` for standard input. What ends in `.csv` or `.tsv`
@@ -61,14 +58,13 @@ def items(path: str, text_column: str = "", encoding: str = "utf-8") -> Iterator
   """
   with sources.naming("--input"):
     corpus = corpora.open_corpus([path], encoding)
-  found = _naming_input(lines(corpus))
   plain = path.removesuffix(".gz")
   delimiter = next((its for end, its in _DELIMITERS.items() if plain.endswith(end)), "")
   if not (text_column or delimiter):
-    return (Item(line, {}) for line in found)
+    return (Item(text, {}, last) for text, last in _naming_input(cuts.lines(corpus.chunks())))
   if len(corpus.sources) > 1:  # each would have a head of its own
     raise InputError(f"{path}: found a folder; needed: one table; see --input")
-  return _of_table(path, found, text_column, delimiter)
+  return _of_table(path, _naming_input(lines(corpus)), text_column, delimiter)
 
 
 def _naming_input(found):

@@ -148,7 +148,7 @@ class WordTokenizer(base.Tokenizer):
                            "out, or train with a symbol for --unknown")
     return np.array(ids, base.id_dtype(self.vocab_size))
 
-  def encode_with_offsets(self, text: str) -> base.Encoding:
+  def encode_with_offsets(self, text: str, at: int = 0) -> base.Encoding:
     """Ids of a text; offsets are of the words as spelled there, an end of line's of its "\\n".
 
     >>> WordTokenizer(("hi",), lowercase=True).encode_with_offsets(" Hi you").starts.tolist()
@@ -156,7 +156,7 @@ class WordTokenizer(base.Tokenizer):
     """
     spans = np.array([match.span() for match in self._pattern.finditer(text)], np.int64)
     starts, ends = spans.reshape(-1, 2).T
-    return base.Encoding(self.encode(text), starts, ends)
+    return base.Encoding(self.encode(text, at), starts, ends)
 
   def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
     glue = ""

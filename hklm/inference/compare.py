@@ -11,7 +11,8 @@ import numpy as np
 
 from hklm.data.base import Tokenizer
 from hklm.errors import InputError
-from hklm.inference.score import ScoredLine, scored_lines
+from hklm.inference.score import scored_lines
+from hklm.inference.scored import ScoredLine
 from hklm.model import LanguageModel
 
 ROUNDING = 1e-6  # relative; who shares a text's batch may change its figures by as much

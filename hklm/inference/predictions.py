@@ -214,12 +214,13 @@ def _shifted(ids, its, start) -> Predictions:
                      np.concatenate([ranks, its.ranks[:-1]]))
 
 
-def finite(its: Predictions, line: int, remedy: str = DIVERGED) -> Predictions:
+def finite(its: Predictions, line: int, first: int = 0, remedy: str = DIVERGED) -> Predictions:
   """The same.
 
   Args:
-    its: of a line.
+    its: of a line, or of a part of it.
     line: its number, for the message.
+    first: which token of the line is the part's first.
     remedy: what the message says is needed.
 
   Raises:
@@ -233,9 +234,9 @@ run has diverged: train it again
   wrong = np.flatnonzero(~np.isfinite(its.nats))
   if not wrong.size and not np.isfinite(its.entropies).all():
     place = np.flatnonzero(~np.isfinite(its.entropies))[0]
-    raise InputError(f"line {line}, before token {place}: the entropy is {its.entropies[place]}; "
-                     f"needed: {remedy}")
+    raise InputError(f"line {line}, before token {first + place}: the entropy is "
+                     f"{its.entropies[place]}; needed: {remedy}")
   if wrong.size:
-    raise InputError(f"line {line}, token {wrong[0]}: the surprisal is {its.nats[wrong[0]]}; "
-                     f"needed: {remedy}")
+    raise InputError(f"line {line}, token {first + wrong[0]}: the surprisal is "
+                     f"{its.nats[wrong[0]]}; needed: {remedy}")
   return its

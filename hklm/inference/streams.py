@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,8 +39,8 @@ def plain_reader(lm: LanguageModel) -> Reader:
 
 
 def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
-                   first: int | None = None, reader: Reader | None = None
-                   ) -> Iterator[Predictions]:
+                   first: int | None = None, reader: Reader | None = None,
+                   names: Iterable[tuple[int, int]] | None = None) -> Iterator[Predictions]:
   """As `predictions.predict_lines`, but each line is read after the one before it.
 
   Args:
@@ -48,6 +49,7 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
     lines: of ids; read as they are needed.
     first: an id that is read before all; None: the initial state predicts the first token.
     reader: how windows are read; None: as `plain_reader` does.
+    names: of each line, its number and that of its first token, for messages; None: they count.
 
   Yields:
     `Predictions` of each line. Its last entropy is that before the first token of the next.
@@ -63,7 +65,7 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
   """
   window, start, read_window, remedy = reader or plain_reader(lm)
   carried = start(params)
-  found = _Found(remedy or predictions.DIVERGED)
+  found = _Found(remedy or predictions.DIVERGED, names)
   unread, log_p = np.array([] if first is None else [first], np.int32), None
   if first is None:
     log_p, entropy = predictions.at_the_start(lm, params)
@@ -96,10 +98,10 @@ def predict_stream(lm: LanguageModel, params, lines: Iterable[Sequence[int]],
 class _Found:
   """Figures of tokens whose lines are not complete yet."""
 
-  def __init__(self, remedy):
+  def __init__(self, remedy, names):
     self._remedy = remedy  # where they are not finite
+    self._names = iter(names or ((number, 0) for number in itertools.count()))
     self.lengths = collections.deque()  # of the lines
-    self._number = 0  # of the first of them
     self._pieces = Predictions([], [], [])
     self._places = 0  # how many entropies there are
 
@@ -117,6 +119,5 @@ class _Found:
       self._pieces = Predictions(*([values[N:]] for values in joined))
       self._places -= N
       nats, entropies, ranks = joined
-      yield predictions.finite(Predictions(nats[:N], entropies[:N + 1], ranks[:N]), self._number,
-                               self._remedy)
-      self._number += 1
+      yield predictions.finite(Predictions(nats[:N], entropies[:N + 1], ranks[:N]),
+                               *next(self._names), self._remedy)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hklm.inference.score import ScoredLine
+from hklm.inference.scored import ScoredLine
 
 BLOCK = 1000  # tokens of one text that are drawn together
 RESAMPLES = 1000
@@ -73,21 +73,24 @@ class Totals:
     self._by_block = by_block
     self._groups = []  # arrays [4, 6]: with or without ends, unknown ones; the counts
     self._open = np.zeros([4, len(_COUNTS), 0])  # tokens of a block that is not full
+    self._line = np.zeros([4, len(_COUNTS)])  # of the parts of a line that has not ended
     self.lines = self.unavailable = self.unknown = 0
     self.unknown_examples = ()  # up to 10 different spellings, the first met
 
   def add(self, line: ScoredLine) -> np.ndarray:
-    """Counts a line in; returns its own sums, float64 `[4, 6]`."""
+    """Counts a line, or a part of one, in; returns the line's sums so far, float64 `[4, 6]`."""
     each, kept, whole = _counted(line)
-    self.lines += 1
+    self.lines += line.last
     self.unknown += int(line.unknown.sum())
     self.unavailable += int(np.isnan(line.surprisals).sum())
     if len(self.unknown_examples) < 10:
       spelled = (line.text[line.starts[n]:line.ends[n]] for n in np.flatnonzero(line.unknown))
       self.unknown_examples = tuple(dict.fromkeys([*self.unknown_examples, *spelled]))[:10]
-    sums = _of_words(kept @ each.T, whole @ each.T)
+    sums = self._line + _of_words(kept @ each.T, whole @ each.T)
+    self._line = np.zeros_like(sums) if line.last else sums
     if not self._by_block:
-      self._groups.append(sums)
+      if line.last:
+        self._groups.append(sums)
       return sums
     for start in range(0, each.shape[-1], BLOCK):  # a long line's counts [4, 6, N] are large
       its = slice(start, start + BLOCK)

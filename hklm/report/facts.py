@@ -9,7 +9,8 @@ import jax
 from hklm import run as runs
 from hklm.errors import InputError
 from hklm.inference.generate import generate
-from hklm.inference.score import ScoredLine, scored_lines
+from hklm.inference.score import scored_lines
+from hklm.inference.scored import ScoredLine
 from hklm.inference.states import States, states
 from hklm.training import logs
 

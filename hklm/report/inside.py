@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hklm.inference.score import ScoredLine
+from hklm.inference.scored import ScoredLine
 from hklm.inference.states import States
 from hklm.report import charts, colours, units
 from hklm.report.escaping import text

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hklm.inference.score import ScoredLine
+from hklm.inference.scored import ScoredLine
 from hklm.inference.states import States
 from hklm.report import charts, colours, png, sections, units
 from hklm.report.curves import plot

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from hklm.inference.score import ScoredLine
+from hklm.inference.scored import ScoredLine
 from hklm.report import charts, colours
 from hklm.report.escaping import text
 

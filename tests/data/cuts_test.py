@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -34,6 +36,18 @@ class CutTest(parameterized.TestCase):
                        tokenizer.encode(text).tolist())
       cut += len(pieces) - 1
     self.assertGreater(cut, 100)
+
+  def test_lines_in_parts(self):
+    for text in random_texts(100):
+      blocks = [text[i:i + 7] for i in range(0, len(text), 7)]
+      parts = list(cuts.lines(blocks, size=6))
+      lines = text.split("\n")
+      self.assertEqual(list(cuts.whole(parts)), lines if lines[-1] else lines[:-1])
+      self.assertLessEqual(max(len(part.text) for part in parts), 12)
+      for part, after in itertools.pairwise(parts):  # only an empty line is empty
+        self.assertTrue(part.text or part.last)
+        if not part.last and len(part.text) <= 6:
+          self.assertTrue(after.text.startswith(" "), (part, after))
 
   def test_pieces_are_as_long_as_promised(self):
     for text in random_texts(100):

@@ -11,7 +11,7 @@ import tempfile
 
 from absl.testing import absltest, parameterized
 
-from hklm.data import tables
+from hklm.data import cuts, tables
 from hklm.errors import InputError
 
 
@@ -27,19 +27,20 @@ class TablesTestCase(parameterized.TestCase):
     return path
 
 
+def items(*args):
+  for text, columns, last in tables.items(*args):
+    assert last
+    yield text, columns
+
+
 class ItemsTest(TablesTestCase):
 
   def test_lines(self):
     path = self.file("x.txt", "\ufeffto be\r\n\r\nor\tnot,\x0b\u2028\n\"to\n")
-    self.assertEqual([*tables.items(path)],
+    self.assertEqual([*items(path)],
                      [("to be", {}), ("", {}), ("or\tnot,\x0b\u2028", {}), ('"to', {})])
-    self.assertEqual([*tables.items(self.file("y.txt", "a\nb"))], [("a", {}), ("b", {})])
-    self.assertEqual([*tables.items(self.file("z.txt", "\n"))], [("", {})])
-
-  def test_a_long_line_is_one(self):
-    text = "to be " * 200_000  # more than a piece that is read at a time
-    self.assertEqual([its.text for its in tables.items(self.file("x.txt", text + "\nx"))],
-                     [text, "x"])
+    self.assertEqual([*items(self.file("y.txt", "a\nb"))], [("a", {}), ("b", {})])
+    self.assertEqual([*items(self.file("z.txt", "\n"))], [("", {})])
 
   @parameterized.parameters(("x.csv", ","), ("x.tsv", "\t"), ("x.csv.gz", ","))
   def test_a_table(self, name, delimiter):
@@ -49,13 +50,13 @@ class ItemsTest(TablesTestCase):
     csv.writer(made, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
     content = made.getvalue().encode()
     path = self.file(name, gzip.compress(content) if name.endswith(".gz") else content)
-    self.assertEqual([*tables.items(path, "sentence")],
+    self.assertEqual([*items(path, "sentence")],
                      [(row[1], {"item": row[0], "note": row[2]}) for row in rows[1:]])
 
   @parameterized.parameters("\t", ",")
   def test_another_file_is_a_table_where_a_column_is_named(self, delimiter):
     path = self.file("x.txt", delimiter.join(["a", "b"]) + "\n" + delimiter.join(["1", "2"]))
-    self.assertEqual([*tables.items(path, "b")], [("2", {"a": "1"})])
+    self.assertEqual([*items(path, "b")], [("2", {"a": "1"})])
 
   @parameterized.parameters(
       ("a,b\n1,2\n", "", "found the columns a, b; needed: --text_column to name the one"),
@@ -79,15 +80,22 @@ class ItemsTest(TablesTestCase):
   def test_another_separator_than_the_name_says(self, name, delimiter):
     path = self.file(name, "a,b;c".replace(",", delimiter).replace(";", delimiter) + "\n"
                      + delimiter.join("123"))
-    self.assertEqual([*tables.items(path, "b")], [("2", {"a": "1", "c": "3"})])
+    self.assertEqual([*items(path, "b")], [("2", {"a": "1", "c": "3"})])
+
+  def test_a_long_line_comes_in_parts(self):
+    text = "to be or not " * 100_000  # more than a piece that is read at a time
+    found = list(tables.items(self.file("x.txt", f"{text}\nend")))
+    self.assertEqual([its.last for its in found], [False] * (len(found) - 2) + [True, True])
+    self.assertTrue(list(cuts.whole((its.text, its.last) for its in found)) == [text, "end"])
+    self.assertLessEqual(max(len(its.text) for its in found), cuts.PART)
 
   def test_a_column_alone_keeps_what_separates_elsewhere(self):
     path = self.file("x.csv", 'text\n"to be, or not; to"\n')
-    self.assertEqual([*tables.items(path, "text")], [("to be, or not; to", {})])
+    self.assertEqual([*items(path, "text")], [("to be, or not; to", {})])
 
   def test_blank_rows_and_a_large_cell(self):
     path = self.file("x.csv", "a,b\n,\n1," + "x" * 200_000 + "\n\n,\n")
-    self.assertEqual([*tables.items(path, "b")], [("x" * 200_000, {"a": "1"})])
+    self.assertEqual([*items(path, "b")], [("x" * 200_000, {"a": "1"})])
 
   def test_a_folder_of_tables(self):
     self.file("1.csv", "a\nx\n")

@@ -14,6 +14,7 @@ from absl.testing import absltest, parameterized
 
 import hklm
 from experiments import cli, evaluate, score, train
+from hklm.data import cuts
 from hklm.inference import score as scoring
 from hklm.inference import states, totals
 from tests.experiments import binaries
@@ -155,6 +156,31 @@ class RowsTest(ScoreTestCase):
       its = states.states(run.lm, run.params, run.tokenizer, LINES, carried=carried)
       with np.load(path) as found:
         np.testing.assert_allclose(found["layer_0_cell"], its.layers[0].cells["cell"], rtol=1e-6)
+
+  @parameterized.parameters("lines", "stream")
+  def test_a_long_line_is_one_line(self, mode):
+    text = " ".join(LINES * (3 * cuts.PART // len(" ".join(LINES)))).strip()
+    path = texts.write(self.folder, "long.txt", f"{LINES[0]}\n{text}\n{LINES[1]}\n")
+    flags = [f"--mode={mode}", "--start=state"]
+    by_line = self.rows(*flags, "--per=line", path=path)
+    self.assertEqual([row["line"] for row in by_line], ["0", "1", "2"])
+    self.assertTrue(by_line[1]["text"] == text)
+    self.assertEqual(by_line[1]["words"], str(len(text.split())))
+    tokens = self.rows(*flags, path=path)
+    its = [row for row in tokens if row["line"] == "1"]
+    self.assertTrue([row["index"] for row in its] == list(map(str, range(len(text) + 1))))
+    self.assertTrue("".join(text[int(row["char_start"]):int(row["char_end"])] for row in its)
+                    == text)
+    self.assertAlmostEqual(math.fsum(float(row["surprisal_bits"]) for row in its),
+                           float(by_line[1]["surprisal_bits"]), delta=1e-6 * len(text))
+    self.assertAlmostEqual(float(by_line[1]["surprisal_bits"]), self.bits(text, mode),
+                           delta=1e-5 * len(text))
+
+  def bits(self, text, mode):
+    lines = [LINES[0], text] if mode == "stream" else [text]
+    *_, line = scoring.scored_lines(self.trained.lm, self.trained.params, self.trained.tokenizer,
+                                    lines, "state", mode == "stream")
+    return math.fsum(line.surprisals)
 
   def test_an_empty_line_is_its_end(self):
     path = texts.write(self.folder, "empty.txt", "\n\n")

@@ -1,7 +1,9 @@
 """A row a token, a row a word: nothing missing, nothing twice, at its place in the text."""
 
 import functools
+import itertools
 import math
+import tracemalloc
 from unittest import mock
 
 import jax
@@ -10,9 +12,10 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from hklm.data import tokenizers
+from hklm.data import cuts, tokenizers
+from hklm.data.cuts import Part
 from hklm.errors import InputError
-from hklm.inference import predictions, score, streams
+from hklm.inference import predictions, score, streams, totals
 from tests import oracle
 
 TEXT = "the cat, a 🙂 naïve\tone\n"
@@ -143,6 +146,70 @@ class TokensTest(parameterized.TestCase):
         self.assertTrue(math.isnan(line.surprisals[0]))
         bits[0] = math.nan
       np.testing.assert_allclose(line.surprisals, bits, rtol=1e-12)
+
+
+class PartsTest(parameterized.TestCase):
+  """A long line comes in parts, and costs what it costs whole."""
+
+  @parameterized.product(kind=["char", "byte", "word", "bpe"], carried=[False, True],
+                         start=["eol", "none"])
+  def test_rows_are_those_of_whole_lines(self, kind, carried, start):
+    its = tokenizer(kind)
+    lines = ["the cat", " naïve one, the cat 🙂 a  oat" * 3, "", "a the the a a the ", "one"]
+    parts = list(cuts.lines(["\n".join(lines)], size=8))
+    self.assertGreater(len(parts), 2 * len(lines))
+    found = list(score.scored_parts(*model(its.vocab_size), its, parts, start, carried))
+    whole = scored(kind, lines, start, carried)
+    for rows in (lambda line: line.tokens(), lambda line: line.by_word()):
+      expected = [row for line in whole for row in rows(line)]
+      for row, needed in zip([row for part in found for row in rows(part)], expected, strict=True):
+        for name, value in row._asdict().items():
+          if isinstance(value, float):
+            np.testing.assert_allclose(value, getattr(needed, name), rtol=1e-5, atol=2e-6)
+          else:
+            self.assertEqual(value, getattr(needed, name), name)
+    sums, needed = totals.Totals(), totals.Totals()
+    by_line = [counts for part in found if (counts := sums.add(part)) is not None and part.last]
+    np.testing.assert_allclose(by_line, [needed.add(line) for line in whole], rtol=1e-6)
+    self.assertEqual((sums.lines, sums.unknown), (needed.lines, needed.unknown))
+    np.testing.assert_allclose(sums.interval("perplexity"), needed.interval("perplexity"),
+                               rtol=1e-6)
+
+  @parameterized.parameters(False, True)
+  def test_memory_does_not_grow_with_the_line(self, carried):
+    its = tokenizer("char")
+    lm, params = model(its.vocab_size)
+
+    def peak(tokens):
+      pieces = itertools.repeat("the one ", tokens // 8)
+      tracemalloc.start()
+      found = score.scored_parts(lm, params, its, cuts.lines(pieces, 1000), carried=carried)
+      count = sum(len(part.symbols) for part in found)
+      self.assertEqual(count, tokens + 1)
+      most = tracemalloc.get_traced_memory()[1]
+      tracemalloc.stop()
+      return most
+
+    peak(8000)  # what is compiled is kept
+    self.assertLess(peak(32_000), 1.1 * peak(8000))
+
+  @parameterized.parameters(False, True)
+  def test_what_is_wrong_is_named_by_its_place_in_the_line(self, carried):
+    its = tokenizer("char")
+    lm, params = model(its.vocab_size)
+    parts = [Part("one", True), Part("the", False), Part(" cat", False), Part(" dog", True)]
+    with self.assertRaisesRegex(InputError, "line 1, counted from 0: .*'d'.* at position 8"):
+      list(score.scored_parts(lm, params, its, parts, carried=carried))
+
+    def diverging(reader_params, tokens, targets, carried):
+      figures, carried = plain.read(reader_params, tokens, targets, carried)
+      return figures._replace(gaps=jnp.where(tokens == its.encode("c")[0], jnp.nan, figures.gaps)
+                              ), carried
+
+    plain = streams.plain_reader(lm)
+    with (mock.patch.object(streams, "plain_reader", lambda lm: plain._replace(read=diverging)),
+          self.assertRaisesRegex(InputError, "line 1, token 5: the surprisal is nan")):
+      list(score.scored_parts(lm, params, its, parts[:-1], carried=carried))
 
 
 class WordsTest(parameterized.TestCase):

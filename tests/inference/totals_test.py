@@ -7,7 +7,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from hklm.inference import places, totals
-from hklm.inference.score import ScoredLine
+from hklm.inference.scored import ScoredLine
 
 
 def line(text, bits, ended=True, unknown=(), words=True):

@@ -175,7 +175,9 @@ _DATA = {
     "data.tokenizers.from_json": lambda: call(tokenizers.from_json, fitted("word").to_json()),
     "data.cuts.cut": lambda: call(listed(cuts.cut), ["one\ntwo th", "ree\nfour"], 8),
     "data.cuts.last_cut": lambda: call(cuts.last_cut, "ab\ncd ef", 6),
+    "data.cuts.lines": lambda: call(listed(cuts.lines), ["one\ntwo th", "ree\nfour"], 4),
     "data.cuts.next_cut": lambda: call(cuts.next_cut, "ab cd\nef\n", 2),
+    "data.cuts.whole": lambda: call(listed(cuts.whole), [("a", False), ("b", True)]),
     "data.nbest.Hypothesis.written": lambda: call(
         nbest.Hypothesis.written, nbest.parse_moses(1, MOSES), -2.5),
     "data.nbest.number": lambda: call(nbest.number, -2.5),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from hklm.data import characters, corpora, tables
+from hklm.data import characters, corpora, cuts, tables
 from hklm.data.base import Encoding
 from hklm.inference import (
   adaptive,
@@ -19,6 +19,7 @@ from hklm.inference import (
   predictions,
   rescore,
   score,
+  scored,
   states,
   streams,
   temperature,
@@ -45,9 +46,9 @@ IDS = [[0, 1, 2], [], [3]]
 
 
 @functools.cache
-def line() -> score.ScoredLine:
+def line() -> scored.ScoredLine:
   starts, ends = np.array([0, 1, 2]), np.array([1, 2, 2])
-  return score.ScoredLine(
+  return scored.ScoredLine(
       0, "ab", ["a", "b", "\\n"], starts, ends, starts, ends, np.ones(3), np.ones(4),
       np.ones(3, int), np.zeros(3, bool), np.array([0, 0, 1]), True)
 
@@ -103,8 +104,11 @@ PURE: dict[str, Callable[[], Call]] = {
     "inference.score.scored_lines": lambda: call(
         listed(score.scored_lines), lm(), params(), characters.CharTokenizer("\nabc"), ["ab", ""],
         "none", True),
-    "inference.score.ScoredLine.by_word": lambda: call(listed(score.ScoredLine.by_word), line()),
-    "inference.score.ScoredLine.tokens": lambda: call(listed(score.ScoredLine.tokens), line()),
+    "inference.score.scored_parts": lambda: call(
+        listed(score.scored_parts), lm(), params(), characters.CharTokenizer("\nabc"),
+        [cuts.Part("ab", False), cuts.Part("c", True)]),
+    "inference.scored.ScoredLine.by_word": lambda: call(listed(scored.ScoredLine.by_word), line()),
+    "inference.scored.ScoredLine.tokens": lambda: call(listed(scored.ScoredLine.tokens), line()),
     "inference.streams.predict_stream": lambda: call(
         listed(streams.predict_stream), lm(), params(), IDS),
     **{f"inference.totals.Sums.{name}": lambda name=name: call(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hklm.inference import places
-from hklm.inference.score import ScoredLine
+from hklm.inference.scored import ScoredLine
 from hklm.inference.states import Layer, States
 from hklm.report.facts import Facts
 
