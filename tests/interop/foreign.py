@@ -199,11 +199,11 @@ LAYOUTS: Mapping[str, Callable[[str], nn.Module]] = {
 NOT_RECORDED = ("old_whole_module",)  # PyTorch puts the source of its own modules into it
 
 
-def make(layout: str, folder: str) -> dict[str, np.ndarray]:
+def make(layout: str, folder: str) -> tuple[nn.Module, dict[str, np.ndarray]]:
   """Writes a layout's `model.*` and `vocabulary.*`; what its model says of ids.
 
   Returns:
-    `ids [2T, B]` and `logits [2T, B, V]`, the second T after the first with the state carried.
+    The model; `ids [2T, B]` and `logits [2T, B, V]`, the second T with the state of the first.
   """
   torch.manual_seed(sorted(LAYOUTS).index(layout))
   model = LAYOUTS[layout](folder).eval()
@@ -212,4 +212,4 @@ def make(layout: str, folder: str) -> dict[str, np.ndarray]:
     ids = torch.randint(V, [2 * T, B])
     first, state = model(ids[:T])
     second, _ = model(ids[T:], state)
-  return {"ids": ids.numpy(), "logits": torch.cat([first, second]).numpy()}
+  return model, {"ids": ids.numpy(), "logits": torch.cat([first, second]).numpy()}

@@ -17,7 +17,8 @@ def main():
   for layout in sorted(set(foreign.LAYOUTS) - set(foreign.NOT_RECORDED)):
     folder = RECORDED / layout
     os.makedirs(folder, exist_ok=True)
-    np.savez(folder / "expected.npz", **foreign.make(layout, str(folder)))
+    _, expected = foreign.make(layout, str(folder))
+    np.savez(folder / "expected.npz", **expected)
 
 
 if __name__ == "__main__":
