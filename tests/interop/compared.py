@@ -21,7 +21,8 @@ class ComparedTestCase(parameterized.TestCase):
   def imported(self, folder: str) -> hklm.Run:
     """The run made of `model.*`, and `vocabulary.*` where there is one."""
     (model,) = glob.glob(os.path.join(folder, "model.*"))
-    vocabulary = [f"--vocabulary={path}" for path in glob.glob(os.path.join(folder, "vocabulary.*"))]
+    found = glob.glob(os.path.join(folder, "vocabulary.*"))
+    vocabulary = [f"--vocabulary={path}" for path in found]
     run_dir = os.path.join(self.enter_context(tempfile.TemporaryDirectory()), "run")
     done = binaries.here(import_torch, f"--checkpoint={model}", f"--run_dir={run_dir}", *vocabulary)
     self.assertNotEmpty(done.stdout)
