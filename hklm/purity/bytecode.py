@@ -70,14 +70,19 @@ def _instructions(code: types.CodeType) -> tuple[tuple[str, object, int | None],
                                         "SWAP")))
 
 
-def stores(code: types.CodeType) -> Iterator[Store]:
+def stores(code: types.CodeType) -> list[Store]:
   """The assignments to globals, attributes and closure cells in one code object."""
-  of = way = ""
+  return [Store(code, *assigned) for assigned in _assignments(code)]
+
+
+@functools.lru_cache(maxsize=10_000)  # without the code: one that is equal need not be the same
+def _assignments(code: types.CodeType) -> tuple[tuple[str, str, str, str], ...]:
+  found, of, way = [], "", ""
   copied = []  # the receivers of `x.a += 1`, which is loaded once and swapped under the result
   for name, argument, _ in _instructions(code):
     action, _, place = name.partition("_")
     if action in ("STORE", "DELETE") and place in ("GLOBAL", "ATTR", "DEREF"):
-      yield Store(code, place, argument, of, way)
+      found.append((place, argument, of, way))
     if name == "COPY":
       copied.append((of, way))
     of, way = copied.pop() if name == "SWAP" and copied else ("", "")
@@ -85,6 +90,7 @@ def stores(code: types.CodeType) -> Iterator[Store]:
       of, way = (argument[-1] if isinstance(argument, tuple) else argument), "FAST"
     elif name in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME"):
       of, way = argument, name.removeprefix("LOAD_")
+  return tuple(found)
 
 
 def stores_by_key(code: types.CodeType) -> bool:

@@ -67,6 +67,15 @@ def _set_locale(value):
   locale.setlocale(locale.LC_ALL, value)
 
 
+def _environment():
+  """All variables, read beneath `os.environ`: during a check that tells of each one looked up."""
+  content = getattr(os.environ, "_data", None)
+  if not isinstance(content, dict):  # another mapping has been put in its place
+    return dict(os.environ)
+  return {os.environ.decodekey(name): os.environ.decodevalue(value)
+          for name, value in content.items()}
+
+
 def _set_environment(value):
   for name in os.environ.keys() - value.keys():
     del os.environ[name]
@@ -151,7 +160,7 @@ PLACES = (
     Place("advances the generator of `random`", random.getstate, random.setstate, _KEY),
     Place("advances the generator of `numpy.random`",
            lambda: np.random.get_state(legacy=False), np.random.set_state, _KEY),
-    Place("changes the environment", lambda: dict(os.environ), _set_environment),
+    Place("changes the environment", _environment, _set_environment),
     Place("changes the working directory", folder, set_folder),
     Place("changes `sys.path`", lambda: list(sys.path), _set_list(lambda: sys.path)),
     Place("changes `sys.argv`", lambda: list(sys.argv), _set_list(lambda: sys.argv)),

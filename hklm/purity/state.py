@@ -52,9 +52,10 @@ def slots(survey: Survey, territory: Territory) -> Iterator[Slot]:
   def slot(path, name, value, bind):
     return Slot(path, read[name], value, bind, other_values(value, tried))
 
+  from_outside = _bound_from_outside(survey.namespaces, territory)
   for number, space in enumerate(survey.namespaces):
     bound = bindings.globals_of(space.values)
-    bound |= _bound_from_outside(space, territory) & space.visible().keys()
+    bound |= from_outside[id(space.values)] & space.visible().keys()
     for name in sorted(bound & read.keys()):
       prefix = "" if number == 0 else f"{space.name}."
       yield slot(f"global `{prefix}{name}`", name, space.values.get(name, ABSENT),
@@ -90,16 +91,20 @@ def _place(function: types.FunctionType, name: str) -> str:
   return ""
 
 
-def _bound_from_outside(space: Namespace, territory: Territory) -> set[str]:
-  """The names of a module that the functions of any loaded module bind: `settings.rate = 2`."""
-  bound = set()
+def _bound_from_outside(spaces: list[Namespace], territory: Territory) -> dict[int, set[str]]:
+  """The names of modules that the functions of any loaded module bind: `settings.rate = 2`.
+
+  By the identity of the module's globals.
+  """
+  bound = {id(space.values): set() for space in spaces}
   for name, module in list(sys.modules.items()):
-    if territory.owns(name) and is_a(module, types.ModuleType):
-      aliases = {alias for alias, value in vars(module).items()
-                 if is_a(value, types.ModuleType) and vars(value) is space.values}
-      if aliases:
-        bound |= {store.name for code in module_codes(vars(module)) for store in stores(code)
-                  if store.kind == "ATTR" and store.of in aliases}
+    if is_a(module, types.ModuleType) and territory.owns(name):
+      aliases = {alias: bound[id(vars(value))] for alias, value in vars(module).items()
+                 if is_a(value, types.ModuleType) and id(vars(value)) in bound}
+      for code in module_codes(vars(module)) if aliases else ():
+        for store in stores(code):
+          if store.kind == "ATTR" and store.of in aliases:
+            aliases[store.of].add(store.name)
   return bound
 
 
