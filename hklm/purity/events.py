@@ -58,6 +58,9 @@ _AUDITED = {event: kind for kind, events in {
 }.items() for event in events.split()}
 # These read the clock only when they are given fewer arguments than this.
 _CLOCK_UNLESS = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}
+# What else is told by name and owner.
+_NAMES = frozenset({*_CLOCK_UNLESS, "seed", "now", "utcnow", "today", "readline", "read",
+                    "readlines", "isatty", "write", "writelines"})
 # Modules of the standard library through which a call still counts as the user's.
 _ASK_CLOCK = frozenset({"datetime", "_pydatetime", "uuid", "timeit"})
 _ASK_ENTROPY = frozenset({"random", "secrets", "uuid", "tempfile"})
@@ -147,7 +150,7 @@ class Witness:
       del _listeners[threading.get_ident()]
 
   def _profile(self, frame, event, called):
-    if event == "c_call":
+    if event == "c_call" and (id(called) in _BY_IDENTITY or called.__name__ in _NAMES):
       kind = self._kind(called, frame)
       if kind:
         owner = getattr(called, "__module__", None)

@@ -89,6 +89,7 @@ from tests.purity.library_makers import (
   listed,
   lm,
   lstm_state,
+  made_for,
   optimizer,
   params,
   piped_progress,
@@ -113,7 +114,7 @@ ALL_ON = {"accumulate": 2, "compute_dtype": "bfloat16", "remat_steps": 2, "avera
 def with_key(function, *args) -> Call:
   """A function of Haiku modules, applied with a key."""
   pair = hk.transform(function)
-  return call(jax.jit(pair.apply), pair.init(KEY(0), *args), KEY(1), *args)
+  return call(jax.jit(pair.apply), made_for(pair, *args), KEY(1), *args)
 
 
 def dropping_weights(xs: jax.Array):
@@ -125,6 +126,15 @@ def dropping_weights(xs: jax.Array):
 def naming_bad(flag: str):
   with sources.naming(flag):
     sources.check_encoding("utf-9 --corpus")
+
+
+def _of_a_head(full_name: str, width: int, changes: dict) -> dict[str, Callable[[], Call]]:
+  """What makes a head is no call of its own: it shows when the head is called."""
+  def case(use):
+    return lambda: headed(use, jnp.ones([T, B, width]), hidden_size=width, **changes)
+  called = case(lambda head, h: head(h))
+  return {full_name: called, f"{full_name}.__call__": called,
+          f"{full_name}.nats": case(lambda head, h: head.nats(h, window()[1:]))}
 
 
 _ARGUMENTS = {"encode": (TEXT,), "encode_with_offsets": (TEXT,), "decode": ([1, 0, 2],),
@@ -281,16 +291,14 @@ _MODEL = {
     "nn.embedding.Embedding.lookup": lambda: embedded(lambda embed, tokens: embed.lookup(tokens)),
     "nn.embedding.Embedding.table": lambda: embedded(lambda embed, tokens: embed.table),
     "nn.heads.head": lambda: headed(lambda head, h: head(h), jnp.ones([B, H])),
-    **{f"nn.heads.{room}.{name}{method}": functools.partial(
-        headed, use, jnp.ones([T, B, D]), hidden_size=D, **changes)
-       for room, name, changes, D in (
-           ("linear", "LinearHead", {}, H),
-           ("projected", "Projected", {"head_projection": True}, H),
-           ("mixture", "MixtureHead", {"head": "mixture"}, H),
-           ("adaptive", "AdaptiveHead", {"head": "adaptive", "adaptive_cutoffs": (2,)}, 4),
-           ("sampled", "SampledHead", {"head": "sampled", "sampled_tokens": 2}, H))
-       for method, use in (("", lambda head, h: head(h)), (".__call__", lambda head, h: head(h)),
-                           (".nats", lambda head, h: head.nats(h, window()[1:])))},
+    **{name: made
+       for full_name, changes, D in (
+           ("linear.LinearHead", {}, H),
+           ("projected.Projected", {"head_projection": True}, H),
+           ("mixture.MixtureHead", {"head": "mixture"}, H),
+           ("adaptive.AdaptiveHead", {"head": "adaptive", "adaptive_cutoffs": (2,)}, 4),
+           ("sampled.SampledHead", {"head": "sampled", "sampled_tokens": 2}, H))
+       for name, made in _of_a_head(f"nn.heads.{full_name}", D, changes).items()},
     "nn.heads.linear.LinearHead.parameters": lambda: headed(lambda head: head.parameters(H)),
     "nn.heads.sampled.chances": lambda: call(sampled.chances, V, 2),
     "nn.heads.sampled.draw": lambda: call(sampled.draw, KEY(0), np.ones(V)),

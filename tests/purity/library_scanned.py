@@ -34,10 +34,12 @@ def _method(make, name, *args) -> Call:
 
 
 def _methods(make, full_name, state) -> dict[str, Callable[[], Call]]:
-  """Those that all cells have."""
+  """Those that all cells have; the class shows in a call of its object."""
+  def called():
+    return _method(make, "__call__", jnp.ones([B, E]), state())
   return {
-      full_name: lambda: _method(make, "__call__", jnp.ones([B, E]), state()),
-      f"{full_name}.__call__": lambda: _method(make, "__call__", jnp.ones([B, E]), state()),
+      full_name: called,
+      f"{full_name}.__call__": called,
       f"{full_name}.trace": lambda: _method(make, "trace", jnp.ones([B, E]), state()),
       f"{full_name}.initial_state": lambda: inside(lambda: make().initial_state(B)),
   }

@@ -35,9 +35,9 @@ def tearDownModule():
 
 
 def over(cases):
-  """Runs a test once for each case; it gets the case's name."""
-  return parameterized.named_parameters(
-      (re.sub(r"\W+", "_", name), name) for name in sorted(cases))
+  """Runs a test once for each case, of several names under the last; it gets the name."""
+  names = {case: name for name, case in sorted(cases.items())}.values()
+  return parameterized.named_parameters((re.sub(r"\W+", "_", name), name) for name in names)
 
 
 class FunctionsTest(purity.PurityAssertions, parameterized.TestCase):
