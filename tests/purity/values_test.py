@@ -8,6 +8,7 @@ import io
 import itertools
 import random
 import threading
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +82,11 @@ class FingerprintTest(parameterized.TestCase):
     self.assertEqual(values.fingerprint([PAIR, PAIR]), values.fingerprint([PAIR, (1.5, "a")]))
 
   def test_too_large(self):
-    with self.assertRaises(values.TooLarge):
-      values.fingerprint([[i] for i in range(values.NODES + 1)])
+    things = [[i] for i in range(99)]
+    with mock.patch.object(values, "NODES", 100):  # the list is one, too
+      values.fingerprint(things)
+      with self.assertRaises(values.TooLarge):
+        values.fingerprint([*things, [], []])
 
 
 def spoil(thing):
