@@ -10,6 +10,7 @@ Python: what is left is layers, models and losses. Its LSTM_IMPL stands in for `
 so that all tests can run without the fast path.
 """
 
+import gc
 import os
 import tempfile
 
@@ -34,6 +35,10 @@ if os.environ.get("HKLM_BRIEF_TESTS") == "1":
 LONGEST = ("library_test", "soak_test", "readme_test", "mesh_test", "doctest_test", "models_test",
            "resume_test", "zoo_test", "devices_test", "processes_test", "sharded_test",
            "varying_test")
+
+
+# What tracing makes lives long: to look through all of it every few thousand objects finds little.
+gc.set_threshold(100_000, 20, 100)
 
 
 def pytest_configure(config):
