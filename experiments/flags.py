@@ -52,7 +52,7 @@ _HELP = {
     "num_layers": "Layers in the stack.",
     "cell": f"{', '.join(CELLS)}, or package.module:function for a cell of your own.",
     "tie_embeddings": "Use the embedding table as the output matrix.",
-    "num_biases": "1, or 2 as in PyTorch.",
+    "num_biases": "1, 2 as in PyTorch, or 0.",
     "output_bias": "Give the output layer a bias.",
     "forget_bias": "Added to the forget gate's bias at initialisation.",
     "initial_state": "zeros or learned.",

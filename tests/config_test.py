@@ -198,7 +198,7 @@ class RangeTest(parameterized.TestCase):
   @parameterized.parameters(
       (ModelConfig, "initial_state", "random", "zeros, learned"),
       (ModelConfig, "dtype", "float16", "float32, float64, bfloat16"),
-      (ModelConfig, "num_biases", 3, "1, 2"), (ModelConfig, "num_biases", 0, "1, 2"),
+      (ModelConfig, "num_biases", 3, "0, 1, 2"), (ModelConfig, "num_biases", -1, "0, 1, 2"),
       (TrainConfig, "optimizer", "lion", "sgd, momentum, adam, adamw, rmsprop"),
       (TrainConfig, "schedule", "linear", "constant, cosine, step, plateau"),
       (TrainConfig, "average", "mean", "none, polyak, exponential"),
@@ -224,7 +224,8 @@ class RangeTest(parameterized.TestCase):
       ({"cell": "qrnn", "zoneout": 0.1}, "--cell=qrnn carries no output from step to step; drop"),
       ({"cell": "gru", "state_dropout": 0.5}, "--state_dropout=0.5 is for --cell=lstm or"),
       ({"cell": "a.b:c", "forget_bias": 1.0}, "--forget_bias=1.0 is for --cell=lstm or"),
-      ({"cell": "slstm", "num_biases": 2}, "--num_biases=2 is for --cell=lstm or gru or vanilla"),
+      ({"cell": "slstm", "num_biases": 2}, "--num_biases=2 is for --cell=lstm or projected_lstm or "),
+      ({"num_biases": 0, "forget_bias": 1.0}, "--forget_bias=1.0 is added to a bias; found --num_"),
       ({"layer_sizes": (3, 4)}, "goes with --num_layers=2 and --hidden_size=4; found 1 and 256"),
       ({"head": "adaptive"}, "--head=adaptive goes with --adaptive_cutoffs"),
       ({"head": "adaptive", "adaptive_cutoffs": (5, 5), "output_bias": False}, "does not rise"),

@@ -66,9 +66,8 @@ class NumpyModel:
     after, gates = [], []
     for layer, (h, c) in enumerate(layers):
       p, H = self._params[f"lstm_{layer}"], self._config.hidden_size
-      z = p["w_ih"] @ x + p["w_hh"] @ h + p["b"]
-      if self._config.num_biases == 2:
-        z = z + p["b_hh"]
+      biases = [p[name] for name in ("b", "b_hh")[:self._config.num_biases]]
+      z = p["w_ih"] @ x + p["w_hh"] @ h + sum(biases)
       i, f, g, o = sigmoid(z[:H]), sigmoid(z[H:2 * H]), np.tanh(z[2 * H:3 * H]), sigmoid(z[3 * H:])
       c = f * c + i * g
       x = h = o * np.tanh(c)
@@ -160,7 +159,8 @@ MODELS = (
     Model("one_hot_learned", _config(embedding_size=0, num_layers=2, initial_state="learned",
                                      num_biases=2, output_bias=False)),
     Model("dropout_per_window", _config(num_layers=3, initial_state="learned", **_DROPOUTS)),
-    Model("dropout_per_step", _config(num_layers=2, dropout_per_step=True, **_DROPOUTS)),
+    Model("dropout_per_step", _config(num_layers=2, dropout_per_step=True, num_biases=0,
+                                         **_DROPOUTS)),
     Model("own_cell", _config(num_layers=2), own_cell),
     Model("gru", _config(embedding_size=3, tie_embeddings=True), gru),
     Model("vanilla", _config(num_layers=2, embedding_size=0, **_DROPOUTS), vanilla),

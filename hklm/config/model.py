@@ -16,7 +16,7 @@ HEADS = ("linear", "mixture", "adaptive", "sampled")
 
 # Which cells each of these options is for.
 _WITH_INPUT_GATES = ("lstm", "mogrifier")
-_WITH_TWO_BIASES = ("lstm", "gru", "vanilla")
+_WITH_BIASES = ("lstm", "projected_lstm", "gru", "vanilla")
 _WITH_LEARNED_STATE = ("lstm", "peephole_lstm", "layer_norm_lstm", "projected_lstm", "mogrifier")
 _WITH_FORGET_BIAS = (*_WITH_LEARNED_STATE, "qrnn", "slstm")
 _WITH_STATE_DROPOUT = (*_WITH_LEARNED_STATE, "vanilla")
@@ -53,7 +53,7 @@ class ModelConfig:
     mixture_dropout: on the K vectors that it makes.
     adaptive_cutoffs: of `adaptive`, the first id of each tail cluster.
     sampled_tokens: of `sampled`, how many ids are drawn for a window.
-    num_biases: 1, or 2 as in PyTorch and cuDNN, where the two are added.
+    num_biases: of a cell: 1, or 2 as in PyTorch and cuDNN, where the two are added; 0: none.
     output_bias: whether the output layer has a bias `[V]`.
     forget_bias: added to the forget gate's (first) bias at initialisation.
     initial_state: `zeros`, or `learned` (a parameter `c_0` a layer, `h_0 = tanh(c_0)`).
@@ -131,7 +131,7 @@ class ModelConfig:
     checks.at_least(self, 1, "hidden_size", "num_layers", "mogrifier_rounds", "mixture_components",
                     "sampled_tokens")
     checks.sizes(self, 1, "layer_sizes", "adaptive_cutoffs")
-    checks.one_of(self, num_biases=(1, 2), initial_state=INITIAL_STATES, dtype=DTYPES,
+    checks.one_of(self, num_biases=(0, 1, 2), initial_state=INITIAL_STATES, dtype=DTYPES,
                   lstm_impl=LSTM_IMPLS, connections=CONNECTIONS, input_gate=INPUT_GATES,
                   head=HEADS, qrnn_window=(1, 2))
     checks.finite(self, "forget_bias", "activation_penalty", "change_penalty")
@@ -191,11 +191,14 @@ class ModelConfig:
         ("input_gate", "free", _WITH_INPUT_GATES), ("mogrifier_rounds", 5, ("mogrifier",)),
         ("mogrifier_rank", 0, ("mogrifier",)), ("qrnn_window", 1, ("qrnn",)),
         ("projection_size", 0, ("projected_lstm",)), ("zoneout_cell", 0.0, _WITH_LEARNED_STATE),
-        ("state_dropout", 0.0, _WITH_STATE_DROPOUT), ("num_biases", 1, _WITH_TWO_BIASES),
+        ("state_dropout", 0.0, _WITH_STATE_DROPOUT), ("num_biases", 1, _WITH_BIASES),
         ("forget_bias", 0.0, _WITH_FORGET_BIAS)):
       if getattr(self, name) != default and self.cell not in serves:
         raise InputError(f"--{name}={getattr(self, name)} is for --cell={' or '.join(serves)}; "
                          f"found --cell={self.cell}; drop it")
+    if self.forget_bias and not self.num_biases:
+      raise InputError(f"--forget_bias={self.forget_bias} is added to a bias; found "
+                       "--num_biases=0; drop one of them")
     if self.zoneout and self.cell == "qrnn":
       raise InputError(f"--zoneout={self.zoneout}: --cell=qrnn carries no output from step to "
                        "step; drop it")

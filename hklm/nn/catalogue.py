@@ -38,7 +38,8 @@ def _layer_norm_lstm(config, unused_layer, size, shared):
 
 
 def _projected_lstm(config, unused_layer, size, shared):
-  return lstms.ProjectedLSTM(size, config.projection_size, **_of_lstms(config), **shared)
+  return lstms.ProjectedLSTM(size, config.projection_size, num_biases=config.num_biases,
+                             **_of_lstms(config), **shared)
 
 
 def _gru(config, unused_layer, size, shared):

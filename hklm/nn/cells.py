@@ -27,8 +27,8 @@ class LSTM(LSTMCore):
     h' = sigmoid(o) * tanh(c')
 
   Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, equations 7 to 9.
-  Parameters: `w_ih [4H, D]`, `w_hh [4H, H]`, `b [4H]` (and `b_hh [4H]` with two biases, added),
-  `c_0 [H]` with a learned initial state, for which `h_0 = tanh(c_0)`.
+  Parameters: `w_ih [4H, D]`, `w_hh [4H, H]`, `b [4H]` (and `b_hh [4H]` with two biases, added;
+  neither with none), `c_0 [H]` with a learned initial state, for which `h_0 = tanh(c_0)`.
 
   The input gate may depend on the forget gate. `coupled`: 1 - sigmoid(f) stands for sigmoid(i), and
   the matrices have 3H rows, f, g, o (Greff et al. 2017, CIFG). `capped`: min(sigmoid(i),
@@ -54,7 +54,7 @@ class LSTM(LSTMCore):
 
     Args:
       hidden_size: H.
-      num_biases: 1, or 2 as in PyTorch.
+      num_biases: 1, 2 as in PyTorch, or 0.
       forget_bias: added to the forget gate's part of `b` at initialisation.
       learned_state: whether `c_0` is a parameter; otherwise the initial state is zero.
       w_init: for both matrices, drawn as the columns of one `[4H, D + H]`; uniform within

@@ -5,6 +5,7 @@ for each gate.
 """
 
 import abc
+import functools
 from typing import NamedTuple
 
 import haiku as hk
@@ -22,11 +23,11 @@ class LSTMState(NamedTuple):
 
 
 class Core(hk.RNNCore):
-  """A cell with one matrix for its input, one for its `h`, and one or two biases.
+  """A cell with one matrix for its input, one for its `h`, and up to two biases.
 
-  Parameters: `w_ih [N, D]`, `w_hh [N, R]`, `b [N]` (and `b_hh [N]` with two biases). A cell sets
-  `gates`, a letter for each block of H rows, and says in `advance` what a step does once `inputs`
-  has read x: of many steps, that is one product.
+  Parameters: `w_ih [N, D]`, `w_hh [N, R]`, `b [N]` (and `b_hh [N]` with two biases, neither with
+  none). A cell sets `gates`, a letter for each block of H rows, and says in `advance` what a step
+  does once `inputs` has read x: of many steps, that is one product.
   """
 
   gates: str
@@ -40,7 +41,7 @@ class Core(hk.RNNCore):
 
     Args:
       hidden_size: H.
-      num_biases: 1, or 2 as in PyTorch.
+      num_biases: 1, 2 as in PyTorch, or 0.
       w_init: for both matrices, drawn as the columns of one `[N, D + R]`; uniform within 1/sqrt(H)
         when not given.
       b_init: for the biases; as `w_init` when not given.
@@ -79,7 +80,7 @@ class Core(hk.RNNCore):
     return state.h
 
   def parameters(self, input_size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`W_ih [N, D]`, `W_hh [N, R]` and the bias, or the sum of both biases, `[N]`."""
+    """`W_ih [N, D]`, `W_hh [N, R]` and the sum of the biases, `[N]`."""
     return *self._matrices(input_size), self._bias()
 
   def _matrices(self, input_size):
@@ -92,14 +93,14 @@ class Core(hk.RNNCore):
 
   def _biases(self):
     N = len(self.gates) * self.hidden_size
-    b = hk.get_parameter("b", [N], self._dtype, self._init_bias)
-    if self.num_biases == 1:
-      return (b,)
-    return b, hk.get_parameter("b_hh", [N], self._dtype, self._b_init)
+    inits = {"b": self._init_bias, "b_hh": self._b_init}
+    return [hk.get_parameter(name, [N], self._dtype, inits[name])
+            for name in tuple(inits)[:self.num_biases]]
 
   def _bias(self):
-    b, *b_hh = self._biases()
-    return b + b_hh[0] if b_hh else b
+    if not self.num_biases:
+      return jnp.zeros([len(self.gates) * self.hidden_size], self._dtype)
+    return functools.reduce(jnp.add, self._biases())
 
   def _init_bias(self, shape, dtype):
     H, f = self.hidden_size, self.gates.find("f")
@@ -130,7 +131,7 @@ class LSTMCore(Core):
 
     Args:
       hidden_size: H.
-      num_biases: 1, or 2 as in PyTorch.
+      num_biases: 1, 2 as in PyTorch, or 0.
       forget_bias: added to the forget gate's part of `b` at initialisation.
       learned_state: whether `c_0` is a parameter; otherwise the initial state is zero.
       w_init: see `Core`.

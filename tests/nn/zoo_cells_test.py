@@ -110,6 +110,8 @@ class GRUTest(oracle.X64TestCase):
     two, _ = unrolled(lambda: gated.GRU(H, num_biases=2, dtype=jnp.float64))
     xs, more = inputs(), {"b_hh": np.zeros(3 * H)}
     self.assertGreater(np.abs(one(p, xs)[0] - two(p | more, xs)[0]).max(), 1e-2)
+    none, without = unrolled(lambda: gated.GRU(H, num_biases=0, dtype=jnp.float64))
+    self.assert_close(none(without, xs)[0], two(without | more | {"b": more["b_hh"]}, xs)[0])
     p["b"] = np.asarray(p["b"]) + np.repeat([800.0, 0.0, 0.0], H)  # r = 1
     self.assert_close(one(p, xs)[0], two(p | more, xs)[0])
 

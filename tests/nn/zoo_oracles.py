@@ -13,7 +13,7 @@ def rows(p, letters, biases=("b",)):
   """By gate: its part of `w_ih`, of `w_hh`, and of the sum of its biases."""
   count = len(letters)
   cut = [np.split(p["w_ih"], count), np.split(p["w_hh"], count),
-         np.split(sum(p[name] for name in biases), count)]
+         np.split(sum((p[name] for name in biases), np.zeros(len(p["w_ih"]))), count)]
   return {letter: [part[n] for part in cut] for n, letter in enumerate(letters)}
 
 
@@ -23,7 +23,7 @@ def summed(its, x, h):
 
 
 def biases_of(config):
-  return ("b", "b_hh") if config.num_biases == 2 else ("b",)
+  return ("b", "b_hh")[:config.num_biases]
 
 
 def told(h, c, **gates):
@@ -73,8 +73,7 @@ def layer_norm_lstm(p, x, state, config):
 
 def projected_lstm(p, x, state, config):
   """Sak et al. 2014: what is read back is r = W_rm m."""
-  del config
-  its = rows(p, "ifgo")
+  its = rows(p, "ifgo", biases_of(config))
   i, f, o = (sigmoid(summed(its[name], x, state["h"])) for name in "ifo")
   g = np.tanh(summed(its["g"], x, state["h"]))
   c = f * state["c"] + i * g
@@ -122,7 +121,7 @@ COUNTS = {
     "lstm": lambda H, D, biases, R: 4 * H * (D + H + biases),
     "peephole_lstm": lambda H, D, biases, R: 4 * H * (D + H + 1) + 3 * H,
     "layer_norm_lstm": lambda H, D, biases, R: 4 * H * (D + H + 1) + 2 * (4 + 4 + 1) * H,
-    "projected_lstm": lambda H, D, biases, R: 4 * H * (D + R + 1) + R * H,
+    "projected_lstm": lambda H, D, biases, R: 4 * H * (D + R + biases) + R * H,
     "gru": lambda H, D, biases, R: 3 * H * (D + H + biases),
     "vanilla": lambda H, D, biases, R: H * (D + H + biases),
     "slstm": lambda H, D, biases, R: 4 * H * (D + H + 1),

@@ -45,10 +45,11 @@ CELLS = (
     Cell("lstm_capped", "lstm", {"input_gate": "capped", **LEARNED}),
     Cell("peephole_lstm", "peephole_lstm", LEARNED),
     Cell("layer_norm_lstm", "layer_norm_lstm", LEARNED),
-    Cell("projected_lstm", "projected_lstm", {"projection_size": 3, "num_layers": 2, **LEARNED}),
+    Cell("projected_lstm", "projected_lstm", {
+        "projection_size": 3, "num_layers": 2, "num_biases": 2, **LEARNED}),
     Cell("gru", "gru"),
     Cell("gru_two_biases", "gru", {"num_biases": 2}),
-    Cell("vanilla", "vanilla", {"num_biases": 2}),
+    Cell("vanilla", "vanilla", {"num_biases": 0}),
     Cell("slstm", "slstm"),
     Cell("mogrifier", "mogrifier", {"mogrifier_rounds": 3, "mogrifier_rank": 2,
                                     "input_gate": "capped", **LEARNED}),

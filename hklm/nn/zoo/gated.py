@@ -1,5 +1,6 @@
 """Cells that remember nothing but what they put out: the GRU and the plain recurrent layer."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -29,7 +30,7 @@ class VanillaRNN(HiddenCore):
     h' = tanh(W_ih x + W_hh h + b)
 
   Elman 1990, with the tanh of PyTorch's `RNN`. Parameters: `w_ih [H, D]`, `w_hh [H, H]`, `b [H]`
-  (and `b_hh [H]` with two biases, added).
+  (and `b_hh [H]` with two biases, added; neither with none).
 
   >>> import haiku as hk
   >>> def f(x):
@@ -59,11 +60,12 @@ class GRU(HiddenCore):
     h' = (1 - z) * n + z * h
 
   Cho et al. 2014, equations 5 to 8 (n there is h with a tilde). That is with one bias; `hk.GRU` is
-  the same with `1 - z` for z. With two, r comes after the product, as in PyTorch and cuDNN:
+  the same with `1 - z` for z. With two or none, r comes after the product, as in PyTorch and cuDNN:
 
     n = tanh(W_in x + b_n + r * (W_hn h + b_hn))
 
-  Parameters: `w_ih [3H, D]`, `w_hh [3H, H]`, `b [3H]` (and `b_hh [3H]` with two biases).
+  Parameters: `w_ih [3H, D]`, `w_hh [3H, H]`, `b [3H]` (and `b_hh [3H]` with two biases; neither
+  with none).
 
   >>> import haiku as hk
   >>> def f(x):
@@ -79,17 +81,17 @@ class GRU(HiddenCore):
   def inputs(self, x: jax.Array) -> jax.Array:
     """`W_ih x + b` of x `[..., D]`, `[..., 3H]`; a second bias is the recurrent product's."""
     w_ih, _ = self._matrices(x.shape[-1])
-    b, *_ = self._biases()
-    return times(x, w_ih) + b
+    return functools.reduce(jnp.add, self._biases()[:1], times(x, w_ih))
 
   def advance(self, inputs: jax.Array, state: HiddenState
               ) -> tuple[jax.Array, HiddenState, dict[str, jax.Array]]:
     """One step, with r, z, n as they enter the last equation, each `[B, H]`."""
     H, h = self.hidden_size, state.h
-    w_hh, (_, *b_hh) = self._w_hh(), self._biases()
+    w_hh, b_hh = self._w_hh(), self._biases()[1:]
     rz, n = jnp.split(inputs, [2 * H], axis=-1)
-    if b_hh:
-      h_rz, h_n = jnp.split(times(h, w_hh) + b_hh[0], [2 * H], axis=-1)
+    if self.num_biases != 1:
+      sums = functools.reduce(jnp.add, b_hh, times(h, w_hh))
+      h_rz, h_n = jnp.split(sums, [2 * H], axis=-1)
       r, z = jnp.split(jax.nn.sigmoid(rz + h_rz), 2, axis=-1)
       n = jnp.tanh(n + r * h_n)
     else:
