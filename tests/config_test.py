@@ -224,7 +224,7 @@ class RangeTest(parameterized.TestCase):
       ({"cell": "qrnn", "zoneout": 0.1}, "--cell=qrnn carries no output from step to step; drop"),
       ({"cell": "gru", "state_dropout": 0.5}, "--state_dropout=0.5 is for --cell=lstm or"),
       ({"cell": "a.b:c", "forget_bias": 1.0}, "--forget_bias=1.0 is for --cell=lstm or"),
-      ({"cell": "slstm", "num_biases": 2}, "--num_biases=2 is for --cell=lstm or projected_lstm or "),
+      ({"cell": "slstm", "num_biases": 2}, "--num_biases=2 is for --cell=lstm or projected_lstm"),
       ({"num_biases": 0, "forget_bias": 1.0}, "--forget_bias=1.0 is added to a bias; found --num_"),
       ({"layer_sizes": (3, 4)}, "goes with --num_layers=2 and --hidden_size=4; found 1 and 256"),
       ({"head": "adaptive"}, "--head=adaptive goes with --adaptive_cutoffs"),

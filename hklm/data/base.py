@@ -54,6 +54,7 @@ class Tokenizer(abc.ABC):
   """
 
   kind: ClassVar[str]
+  added: ClassVar[tuple[str, ...]] = ()  # fields that JSON has only where they are not the default
   reads_bytes: ClassVar[bool] = False
   unknown: int | None = None
   end_of_line: int | None = None
@@ -96,7 +97,8 @@ class Tokenizer(abc.ABC):
 
   def to_json(self) -> dict:
     """All there is to know, as JSON values; `hklm.data.tokenizers.from_json` reads it back."""
-    fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+              if field.name not in self.added or getattr(self, field.name) != field.default}
     return {"format": FORMAT_VERSION, "kind": self.kind, **fields}
 
   @functools.cached_property

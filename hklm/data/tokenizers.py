@@ -60,14 +60,14 @@ def from_json(values: dict) -> base.Tokenizer:
                      f"{', '.join(_KINDS)}")
   types = {field.name: field.type for field in dataclasses.fields(kind)}
   fields = {name: _tuples(v) for name, v in values.items() if name not in ("format", "kind")}
-  unknown, missing = sorted(fields.keys() - types), sorted(types.keys() - fields)
+  unknown, missing = sorted(fields.keys() - types), sorted(types.keys() - fields - set(kind.added))
   if unknown or missing:
     raise InputError("tokenizer: " + "; ".join(
         f"{what} fields {', '.join(names)}"
         for what, names in (("unknown", unknown), ("missing", missing)) if names))
-  for name, hint in types.items():
-    if not _fits(fields[name], hint):
-      raise InputError(f"tokenizer: found {fields[name]!r:.80} as {name}, needed {hint}")
+  for name, value in fields.items():
+    if not _fits(value, types[name]):
+      raise InputError(f"tokenizer: found {value!r:.80} as {name}, needed {types[name]}")
   return kind(**fields)
 
 

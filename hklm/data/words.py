@@ -20,14 +20,16 @@ from hklm.errors import InputError
 class WordTokenizer(base.Tokenizer):
   """One id a word, where words are what white space separates.
 
-  The control symbols come first (the unknown word, then the end of a line), then the words, the
-  most frequent first. A control symbol is not a word: where the text has the characters `<unk>`,
-  that is a word like others, unless `symbols_in_text` says that the text was prepared so.
+  The control symbols come first (the unknown word, then the end of a line), unless `control_ids`
+  says where they are; then the words, those of `build` the most frequent first. A control symbol is
+  not a word: where the text has the characters `<unk>`, that is a word like others, unless
+  `symbols_in_text` says that the text was prepared so.
 
   Decoding joins words by single spaces: other white space is lost.
 
   Attributes:
-    words: the ordinary words, in the order of their ids.
+    words: the ordinary words, in the order of their ids; they have those that the control symbols
+      leave.
     unknown_symbol: spelling of the unknown word; empty: an unseen word is an error.
     end_of_line_symbol: spelling of the end of a line, one at each line feed; empty: line feeds are
       only white space.
@@ -35,6 +37,8 @@ class WordTokenizer(base.Tokenizer):
     split_punctuation: every punctuation mark and symbol (Unicode categories P and S) is a word of
       its own, except the underscore, and hyphens and apostrophes inside a word.
     symbols_in_text: the words `<unk>` and `<eos>` in the text are the control symbols.
+    control_ids: the ids of the control symbols that there are, the unknown word's first; empty: the
+      first ids.
 
   >>> tokenizer = WordTokenizer(("the", "cat"))
   >>> tokenizer.encode("the dog\\n").tolist(), tokenizer.decode([2, 0, 1])
@@ -47,7 +51,9 @@ class WordTokenizer(base.Tokenizer):
   lowercase: bool = False
   split_punctuation: bool = False
   symbols_in_text: bool = False
+  control_ids: tuple[int, ...] = ()
   kind: ClassVar[str] = "word"
+  added: ClassVar[tuple[str, ...]] = ("control_ids",)
 
   def __post_init__(self):
     for word in (*self.words, *self._controls):
@@ -55,6 +61,13 @@ class WordTokenizer(base.Tokenizer):
         raise InputError(f"tokenizer: found the word {word!r}, needed characters without space")
     if len(set(self.words)) < len(self.words) or len(set(self._controls)) < len(self._controls):
       raise InputError("tokenizer: two words or two control symbols have the same spelling")
+    count = len(self._controls)
+    if self.control_ids and (len(set(self.control_ids)) != count or len(self.control_ids) != count
+                             or not all(0 <= i < self.vocab_size for i in self.control_ids)):
+      raise InputError(f"tokenizer: found control_ids {self.control_ids!r:.80}, needed an id below "
+                       f"{self.vocab_size} for each of {count} control symbols")
+    if self.control_ids == tuple(range(count)):  # what is the same is equal
+      object.__setattr__(self, "control_ids", ())
 
   @classmethod
   def build(cls, config: TokenizerConfig, chunks: Iterable[str]) -> "WordTokenizer":
@@ -96,29 +109,43 @@ class WordTokenizer(base.Tokenizer):
 
   @property
   def unknown(self) -> int | None:
-    return 0 if self.unknown_symbol else None
+    return self._places[0] if self.unknown_symbol else None
 
   @property
   def end_of_line(self) -> int | None:
-    return len(self._controls) - 1 if self.end_of_line_symbol else None
+    return self._places[-1] if self.end_of_line_symbol else None
 
   @property
   def _controls(self) -> tuple[str, ...]:
     return tuple(filter(None, (self.unknown_symbol, self.end_of_line_symbol)))
 
   @functools.cached_property
+  def _places(self) -> tuple[int, ...]:
+    """The id of each control symbol."""
+    return self.control_ids or tuple(range(len(self._controls)))
+
+  @functools.cached_property
+  def _spellings(self) -> tuple[str, ...]:
+    """Of every id."""
+    spellings = list(self.words)
+    for place, symbol in sorted(zip(self._places, self._controls, strict=True)):
+      spellings.insert(place, symbol)
+    return tuple(spellings)
+
+  @functools.cached_property
   def _control_ids(self) -> dict[str, int]:
     """Ids of what in the text means a control symbol."""
     ids = {"\n": self.end_of_line} if self.end_of_line_symbol else {}
     if self.symbols_in_text:
-      ids.update({symbol: i for i, symbol in enumerate(self._controls)})
+      ids.update(zip(self._controls, self._places, strict=True))
     return ids
 
   @functools.cached_property
   def _ids(self) -> dict[str, int]:
     """Ids of what the text is split into. Words have no white space, so "\\n" is free."""
-    ids = {word: i for i, word in enumerate(self.words, len(self._controls))}
-    return ids | self._control_ids
+    places = set(self._places)
+    free = (i for i in range(self.vocab_size) if i not in places)
+    return dict(zip(self.words, free, strict=True)) | self._control_ids
 
   @functools.cached_property
   def _pattern(self) -> re.Pattern:
@@ -172,8 +199,7 @@ class WordTokenizer(base.Tokenizer):
     return base.printable(self._word(token))
 
   def _word(self, token: int) -> str:
-    token = self._check(token) - len(self._controls)
-    return self.words[token] if token >= 0 else self._controls[token]
+    return self._spellings[self._check(token)]
 
 
 @functools.cache

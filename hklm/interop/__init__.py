@@ -1,0 +1,1 @@
+"""Weights from other programs, and for them."""
