@@ -37,7 +37,8 @@ flags.DEFINE_string("input", "", "score: texts, one a line; a .csv or .tsv with 
                     "default: standard input. report: a text; default: the start of the run's "
                     "validation part. - for standard input.")
 flags.DEFINE_string("output", "", "gpu: the folder that results go to. report: the HTML file.")
-flags.DEFINE_string("checkpoint", "", "best or last; default: the best there is.")
+flags.DEFINE_string("checkpoint", "", "best or last; default: the best there is. import_torch: a "
+                    "file of weights.")
 flags.DEFINE_float("dropout", 0.0, "Sets the three rates below that are not given themselves.")
 flags.DEFINE_integer("devices", 0, "Devices to train on, of those of all processes; 0: all.")
 flags.DEFINE_integer("vocab_shards", 1, "Parts of the output table, on devices of their own.")

@@ -141,7 +141,7 @@ def _read_config(path):
 
 
 def create(path: str, contents: Contents, overwrite: bool = False,
-           files: Mapping[str, str] | None = None) -> str:
+           files: Mapping[str, str] | None = None, params: Any = None) -> str:
   """Makes a run directory, whole or not at all.
 
   Args:
@@ -149,20 +149,21 @@ def create(path: str, contents: Contents, overwrite: bool = False,
     contents: of the run.
     overwrite: whether an older run there may be removed.
     files: further text files by name.
+    params: parameters from elsewhere, saved as if after update 0.
 
   Returns:
     Its absolute path.
   """
   path = check_free(path, overwrite)
   try:
-    _make(path, contents, dict(files or {}))
+    _make(path, contents, dict(files or {}), params)
   except OSError as error:
     raise InputError(f"{path}: cannot be made ({error.strerror}); needed: room for it, or another "
                      "--run_dir") from error
   return path
 
 
-def _make(path, contents, files):
+def _make(path, contents, files, params):
   parent, name = os.path.split(path)
   os.makedirs(parent, exist_ok=True)
   with tempfile.TemporaryDirectory(prefix=".hklm.", dir=parent) as folder:
@@ -175,6 +176,9 @@ def _make(path, contents, files):
                 errors="surrogateescape") as file:
         file.write(text)
     tokenizers.save(contents.tokenizer, os.path.join(new, "tokenizer.json"))
+    if params is not None:
+      checkpoints.write(checkpoint_folder(new), STEP, 0, {PARAMS: params},
+                        {"run": contents.identity})
     if os.path.isdir(path):
       os.rename(path, os.path.join(folder, f"{name}.older"))  # goes with the folder
     os.rename(new, path)

@@ -99,8 +99,8 @@ def tokenizer(symbols: Sequence[str], vocab_size: int, kind: str = "", unknown: 
   ([0, 2, 2, 1], 'the the\\n')
   """
   if len(symbols) != vocab_size:
-    raise InputError(f"--vocabulary has {len(symbols)} symbols, the model {vocab_size} ids; needed: "
-                     "the model's own vocabulary")
+    raise InputError(f"--vocabulary has {len(symbols)} symbols, the model {vocab_size} ids; "
+                     "needed: the model's own vocabulary")
   places = {symbol: n for n, symbol in enumerate(symbols)}
   if len(places) < len(symbols):
     twice = next(symbol for n, symbol in enumerate(symbols) if places[symbol] != n)
@@ -116,8 +116,8 @@ def tokenizer(symbols: Sequence[str], vocab_size: int, kind: str = "", unknown: 
     return CharTokenizer("".join(symbols))
   broken = next((symbol for symbol in symbols if symbol.split() != [symbol]), None)
   if broken is not None:
-    raise InputError(f"--vocabulary: {broken!r} is not a word, which has no white space; needed for "
-                     "--tokenizer=word: words alone, and <eos> for the end of a line")
+    raise InputError(f"--vocabulary: {broken!r} is not a word, which has no white space; needed "
+                     "for --tokenizer=word: words alone, and <eos> for the end of a line")
   controls = [symbol for symbol in (unknown, end_of_line) if symbol in places]
   return WordTokenizer(
       tuple(symbol for symbol in symbols if symbol not in controls),
