@@ -42,6 +42,17 @@ class CharTokenizerTest(parameterized.TestCase):
     self.assertIsNone(CharTokenizer("ab").end_of_line)
     self.assertIsNone(CharTokenizer("ab").unknown)
 
+  def test_an_order_of_its_own(self):
+    tokenizer = CharTokenizer("b🙂\na")
+    self.assertEqual(tokenizer.encode("ab\n🙂").tolist(), [3, 0, 2, 1])
+    self.assertEqual(tokenizer.decode([3, 0, 2, 1]), "ab\n🙂")
+    self.assertEqual((tokenizer.end_of_line, tokenizer.symbol(2)), (2, "\\n"))
+    self.assertNotEqual(tokenizer.fingerprint, CharTokenizer("\nab🙂").fingerprint)
+    with self.assertRaisesRegex(InputError, "found 'c' .* not among the 4 characters"):
+      tokenizer.encode("c")
+    with self.assertRaisesRegex(InputError, "a character is in the alphabet twice"):
+      CharTokenizer("aba")
+
   def test_offsets(self):
     ids, starts, ends = CharTokenizer("a🙂").encode_with_offsets("🙂a")
     self.assertEqual((ids.tolist(), starts.tolist(), ends.tolist()), ([1, 0], [0, 1], [1, 2]))

@@ -1,7 +1,10 @@
+import json
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from hklm.config import TokenizerConfig
+from hklm.data import tokenizers
 from hklm.data.words import WordTokenizer
 from hklm.errors import InputError
 
@@ -142,6 +145,49 @@ class ControlSymbolsInTextTest(parameterized.TestCase):
     tokenizer = build("A <UNK> <unk>", symbols_in_text=True, lowercase=True, unknown="<UNK>")
     self.assertEqual(tokenizer.words, ("<unk>", "a"))
     self.assertEqual(tokenizer.encode("a <UNK> <unk>").tolist(), [3, 0, 2])
+
+
+class ControlIdsTest(parameterized.TestCase):
+  """Control symbols among the words, as another program has numbered them."""
+
+  @parameterized.parameters((("<unk>", "<eos>"), (3, 1), 3, 1), (("<unk>", ""), (2,), 2, None),
+                            (("", "<eos>"), (4,), None, 4), (("<unk>", "<eos>"), (0, 4), 0, 4))
+  def test_every_symbol_has_its_id(self, symbols, ids, unknown, end_of_line):
+    tokenizer = WordTokenizer(("c", "a", "b", "d")[:5 - len(ids)], *symbols, symbols_in_text=True,
+                              control_ids=ids)
+    spelled = list(tokenizer.words)
+    for token, symbol in sorted(zip(ids, filter(None, symbols), strict=True)):
+      spelled.insert(token, symbol)
+    self.assertEqual([tokenizer.symbol(token) for token in range(tokenizer.vocab_size)], spelled)
+    self.assertEqual(tokenizer.vocab_size, 5)
+    self.assertEqual((tokenizer.unknown, tokenizer.end_of_line), (unknown, end_of_line))
+    text = " ".join(spelled)
+    self.assertEqual(tokenizer.encode(text).tolist(), list(range(5)))
+    found, starts, ends = tokenizer.encode_with_offsets(text)
+    self.assertEqual(found.tolist(), list(range(5)))
+    self.assertEqual([text[start:end] for start, end in zip(starts, ends, strict=True)], spelled)
+    if unknown is not None:
+      self.assertEqual(tokenizer.encode("a zebra")[1], unknown)
+    if end_of_line is not None:
+      self.assertEqual(tokenizer.encode("a\n")[1], end_of_line)
+      self.assertEqual(tokenizer.decode([*tokenizer.encode("a\nc")]), "a\nc")
+    self.assertEqual(tokenizers.from_json(json.loads(json.dumps(tokenizer.to_json()))), tokenizer)
+
+  def test_a_word_spelled_as_a_symbol_stays_a_word(self):
+    tokenizer = WordTokenizer(("<unk>", "a"), control_ids=(2, 1))
+    self.assertEqual(tokenizer.encode("<unk> a b\n").tolist(), [0, 3, 2, 1])
+
+  def test_the_usual_ids_are_not_told(self):
+    usual = WordTokenizer(("a", "b"))
+    self.assertEqual(WordTokenizer(("a", "b"), control_ids=(0, 1)), usual)
+    self.assertNotIn("control_ids", usual.to_json())
+    self.assertNotEqual(WordTokenizer(("a", "b"), control_ids=(1, 0)).fingerprint,
+                        usual.fingerprint)
+
+  @parameterized.parameters((0,), (0, 0), (0, 4), (-1, 0), (0, 1, 2))
+  def test_ids_that_cannot_be(self, *ids):
+    with self.assertRaisesRegex(InputError, r"found control_ids \(.*needed an id below 4 for each"):
+      WordTokenizer(("a", "b"), control_ids=ids)
 
 
 class DecodingTest(absltest.TestCase):
