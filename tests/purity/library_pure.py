@@ -65,7 +65,13 @@ from hklm.training import (
   snapshots,
   step,
 )
-from tests.purity import library_cells, library_report, library_scanned, library_scoring
+from tests.purity import (
+  library_cells,
+  library_interop,
+  library_report,
+  library_scanned,
+  library_scoring,
+)
 from tests.purity.library_makers import (
   KEY,
   TEXT,
@@ -418,5 +424,5 @@ _TRAINING = {
 }
 
 PURE: dict[str, Callable[[], Call]] = {
-    **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_cells.PURE, **library_report.PURE,
-    **library_scanned.PURE, **library_scoring.PURE}
+    **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_cells.PURE, **library_interop.PURE,
+    **library_report.PURE, **library_scanned.PURE, **library_scoring.PURE}
