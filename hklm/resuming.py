@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from hklm import config as configs
+from hklm import parameters
 from hklm import run as runs
 from hklm.config import TrainConfig
 from hklm.errors import InputError
@@ -137,9 +138,8 @@ def fitting(base: runs.Run, lm: LanguageModel):
   Raises:
     InputError: they are not those of this model (the first is named).
   """
-  found, needed = ({jax.tree_util.keystr(name): leaf.shape
-                    for name, leaf in jax.tree_util.tree_leaves_with_path(params)}
-                   for params in (base.params, jax.eval_shape(lm.init, jax.random.key(0))))
+  found, needed = ({name: leaf.shape for name, leaf in its.items()}
+                   for its in (parameters.flat(base.params), parameters.described(lm)))
   for name in sorted(set(found) | set(needed)):
     if found.get(name) != needed.get(name):
       raise InputError(f"--init_from={base.path}: parameter {name} is "

@@ -11,9 +11,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import jax
-
 from hklm import config as configs
+from hklm import parameters
 from hklm.config import ModelConfig, TrainConfig
 from hklm.data import tokenizers
 from hklm.errors import InputError
@@ -275,7 +274,7 @@ def checkpoint_folder(path: str) -> str:
 def _read_params(path, lm, contents):
   """The parameters of a checkpoint, which must be of this run."""
   checkpoints.verify(path, contents.identity)
-  params = checkpoints.restore(path, PARAMS, jax.eval_shape(lm.init, jax.random.key(0)))
+  params = checkpoints.restore(path, PARAMS, parameters.shapes(lm))
   check_finite(params, path)
   return params
 

@@ -350,8 +350,8 @@ class InitFromTest(FaultsTestCase):
     self.assertNotEmpty(counts)
     self.assertEqual(set(counts.values()) | {int(training["training/.step"])}, {3})
 
-  @parameterized.parameters(("--hidden_size=9", "parameter ['head']['w'] is (19, 8), this"),
-                            ("--num_layers=2", "parameter ['lstm_1']['b'] is missing, this"),
+  @parameterized.parameters(("--hidden_size=9", "parameter head/w is (19, 8), this"),
+                            ("--num_layers=2", "parameter lstm_1/b is missing, this"),
                             ("--tokenizer=byte", "--tokenizer=byte, but the run's is char"))
   def test_what_does_not_fit_is_named(self, flag, message):
     unbroken()
