@@ -71,10 +71,28 @@ def nested(tensors: Mapping, lm: LanguageModel, source: str = "parameters") -> d
     found, its = _spelled(tensors.get(name)), _spelled(needed.get(name))
     if found != its:
       raise InputError(f"{source}: tensor {name}: found {found}, needed {its}")
-    if not jnp.isfinite(tensors[name]).all():
-      raise InputError(f"{source}: tensor {name} is not finite; needed: finite numbers")
+  check_finite(tensors, source)
   return {module: {name: jnp.array(tensors[f"{module}/{name}"]) for name in its}
           for module, its in shapes(lm).items()}
+
+
+def check_finite(tensors: Mapping, source: str = "parameters"):
+  """Refuses tensors that are not finite.
+
+  Args:
+    tensors: arrays by name.
+    source: where they come from, for the message.
+
+  Raises:
+    InputError: names the first.
+
+  >>> check_finite({"head/b": jnp.array([0.0, jnp.inf])})
+  Traceback (most recent call last):
+  hklm.errors.InputError: parameters: tensor head/b is not finite; needed: finite numbers
+  """
+  for name, its in tensors.items():
+    if not jnp.isfinite(its).all():
+      raise InputError(f"{source}: tensor {name} is not finite; needed: finite numbers")
 
 
 def _spelled(leaf) -> str:

@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,12 +15,15 @@ from hklm import parameters
 from hklm.config import ModelConfig, TrainConfig
 from hklm.data import tokenizers
 from hklm.errors import InputError
+from hklm.files import whole_folder
+from hklm.interop import safetensors
 from hklm.model import CellFactory, LanguageModel, language_model
 from hklm.nn import cudnn
 from hklm.training import checkpoints
 from hklm.training.saver import BEST, STEP, check_finite
 from hklm.training.snapshots import PARAMS
 
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 # In config.json, beside the configuration.
 _TOKENIZER, _TEXT, _BASE = "tokenizer_fingerprint", "text_fingerprint", "base_fingerprint"
 
@@ -45,10 +47,10 @@ class Run(NamedTuple):
 
 
 def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -> Run:
-  """Reads a run directory.
+  """Reads a run directory, or a folder of exported weights.
 
   Args:
-    path: what `train` wrote.
+    path: what `train` or `hklm.interop.folders.save` wrote.
     checkpoint: `best` or `last`; empty: the best, or the last of a run without validation.
     cell: the cell factory of a run that was trained with one in place of `config.cell`.
 
@@ -64,6 +66,12 @@ def load_run(path: str, checkpoint: str = "", cell: CellFactory | None = None) -
     raise InputError(f"--checkpoint={checkpoint} is unknown; needed: best or last")
   contents = read_contents(path)
   lm = language_model(_for_this_machine(contents.config.model), cell)
+  if holds_weights(path):
+    if checkpoint:
+      raise InputError(f"--checkpoint={checkpoint}: {path} holds {safetensors.NAME} and no "
+                       "checkpoints; drop it")
+    params = safetensors.read(os.path.join(path, safetensors.NAME), lm, contents.identity)
+    return Run(lm, params, contents.tokenizer, contents.config, path)
   best, last = (checkpoints.named(checkpoint_folder(path), kind) for kind in (BEST, STEP))
   found = {"": best or last, "best": best, "last": last}[checkpoint]
   if not found:
@@ -126,7 +134,7 @@ def read_contents(path: str) -> Contents:
       belongs to another run.
   """
   config, prints = _read_config(path)
-  tokenizer = tokenizers.load(os.path.join(path, "tokenizer.json"))
+  tokenizer = tokenizers.load(os.path.join(path, TOKENIZER))
   if tokenizer.fingerprint != prints[_TOKENIZER]:
     raise InputError(f"{path}: tokenizer.json has fingerprint {tokenizer.fingerprint[:12]}, "
                      f"config.json says {prints[_TOKENIZER][:12]}; needed: the run's own tokenizer")
@@ -134,7 +142,7 @@ def read_contents(path: str) -> Contents:
 
 
 def _read_config(path):
-  values = _read_json(os.path.join(path, "config.json"))
+  values = _read_json(os.path.join(path, CONFIG))
   prints = {name: str(values.pop(name, "")) for name in (_TOKENIZER, _TEXT, _BASE)}
   return configs.from_json(TrainConfig, values), prints
 
@@ -155,32 +163,34 @@ def create(path: str, contents: Contents, overwrite: bool = False,
   """
   path = check_free(path, overwrite)
   try:
-    _make(path, contents, dict(files or {}), params)
+    with whole_folder(path) as folder:
+      write_contents(folder, contents, files)
+      if params is not None:
+        checkpoints.write(checkpoint_folder(folder), STEP, 0, {PARAMS: params},
+                          {"run": contents.identity})
   except OSError as error:
     raise InputError(f"{path}: cannot be made ({error.strerror}); needed: room for it, or another "
                      "--run_dir") from error
   return path
 
 
-def _make(path, contents, files, params):
-  parent, name = os.path.split(path)
-  os.makedirs(parent, exist_ok=True)
-  with tempfile.TemporaryDirectory(prefix=".hklm.", dir=parent) as folder:
-    new = os.path.join(folder, name)
-    os.mkdir(new)  # with the usual permissions, which the temporary folder has not
-    texts = {"config.json": json.dumps(_described(contents), indent=1) + "\n"} | files
-    for file_name, text in texts.items():
-      # A path need not be UTF-8, and comes back as it was.
-      with open(os.path.join(new, file_name), "w", encoding="utf-8",
-                errors="surrogateescape") as file:
-        file.write(text)
-    tokenizers.save(contents.tokenizer, os.path.join(new, "tokenizer.json"))
-    if params is not None:
-      checkpoints.write(checkpoint_folder(new), STEP, 0, {PARAMS: params},
-                        {"run": contents.identity})
-    if os.path.isdir(path):
-      os.rename(path, os.path.join(folder, f"{name}.older"))  # goes with the folder
-    os.rename(new, path)
+def write_contents(folder: str, contents: Contents, texts: Mapping[str, str] | None = None):
+  """Writes what a run directory holds besides checkpoints.
+
+  Args:
+    folder: an empty one.
+    contents: of the run.
+    texts: further text files by name.
+
+  Raises:
+    OSError: they cannot be written.
+  """
+  texts = {CONFIG: json.dumps(_described(contents), indent=1) + "\n"} | dict(texts or {})
+  for name, text in texts.items():
+    # A path need not be UTF-8, and comes back as it was.
+    with open(os.path.join(folder, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+      file.write(text)
+  tokenizers.save(contents.tokenizer, os.path.join(folder, TOKENIZER))
 
 
 @contextlib.contextmanager
@@ -220,10 +230,10 @@ def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
   if os.path.islink(path) and not os.path.exists(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
   path = os.path.realpath(path)
-  config = os.path.join(path, "config.json")
+  config = os.path.join(path, CONFIG)
   if resume and os.path.isfile(config):
     _read_json(config)  # a damaged one is named
-    if is_run(path):
+    if is_run(path) and not holds_weights(path):
       return path
   parent = os.path.dirname(path)
   while not os.path.lexists(parent):
@@ -235,6 +245,10 @@ def check_free(path: str, overwrite: bool = False, resume: bool = False) -> str:
     return path
   if not is_run(path):
     raise InputError(f"{path} is there and is not a run directory; needed: another --run_dir")
+  if not overwrite and holds_weights(path):
+    raise InputError(f"{path} holds {safetensors.NAME} and no state of training; give "
+                     f"--init_from={path} and another --run_dir to begin with it, or --overwrite "
+                     "to replace it")
   if not overwrite:
     raise InputError(f"{path} holds a run ({_how_far(path)}); give --resume to go on with it, "
                      "--overwrite to replace it, or another --run_dir")
@@ -255,9 +269,15 @@ def _how_far(path):
 def is_run(path: str) -> bool:
   """Whether `create` made this folder: other programs have a config.json too."""
   try:
-    return _TOKENIZER in _read_json(os.path.join(path, "config.json"))
+    return _TOKENIZER in _read_json(os.path.join(path, CONFIG))
   except (InputError, OSError):
     return False
+
+
+def holds_weights(path: str) -> bool:
+  """Whether a run directory holds exported weights in place of checkpoints."""
+  return (os.path.isfile(os.path.join(path, safetensors.NAME))
+          and not os.path.isdir(checkpoint_folder(path)))
 
 
 def next_free(root: str = "runs") -> str:
