@@ -7,11 +7,13 @@ BASE = [
     "absl-py>=2.3.1",
     "chex>=0.1.91",
     "dm-haiku>=0.0.16",
+    "flatbuffers>=24.3.25",
     "jax>=0.10.0",
     "jaxlib>=0.10.0",
     "numpy>=2.1.0",
     "optax>=0.2.6",
     "orbax-checkpoint>=0.11.33",
+    "safetensors>=0.5.0",
     "tokenizers>=0.21.0",
     "tqdm>=4.66.0",
 ]

@@ -25,7 +25,8 @@ TRAINING = tuple(f.name for f in dataclasses.fields(TrainConfig)
 MACHINES = ("devices", "vocab_shards", "coordinator", "process_count", "process_index")
 
 flags.DEFINE_string("run_dir", "", "The run directory; train's default is the next free runs/N.")
-flags.DEFINE_bool("overwrite", False, "Replace an older run in --run_dir.")
+flags.DEFINE_bool("overwrite", False, "Replace an older run in --run_dir; export: what is at "
+                  "--output.")
 flags.DEFINE_bool("resume", False, "Go on with the run in --run_dir, from its newest checkpoint.")
 flags.DEFINE_string("init_from", "", "A run directory: begin with its parameters and tokenizer.")
 flags.DEFINE_multi_string(
@@ -36,7 +37,8 @@ flags.DEFINE_string("encoding", "utf-8", "The encoding of the texts that are rea
 flags.DEFINE_string("input", "", "score: texts, one a line; a .csv or .tsv with --text_column; "
                     "default: standard input. report: a text; default: the start of the run's "
                     "validation part. - for standard input.")
-flags.DEFINE_string("output", "", "gpu: the folder that results go to. report: the HTML file.")
+flags.DEFINE_string("output", "", "gpu: the folder that results go to. report: the HTML file. "
+                    "export: a file or folder, see --format.")
 flags.DEFINE_string("checkpoint", "", "best or last; default: the best there is. import_torch: a "
                     "file of weights.")
 flags.DEFINE_float("dropout", 0.0, "Sets the three rates below that are not given themselves.")
