@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from absl.testing import parameterized
 
-import hklm
 from experiments import import_torch
+from hklm import run as runs
 from tests.experiments import binaries
 
 T = 5
@@ -18,7 +18,7 @@ T = 5
 
 class ComparedTestCase(parameterized.TestCase):
 
-  def imported(self, folder: str) -> hklm.Run:
+  def imported(self, folder: str) -> runs.Run:
     """The run made of `model.*`, and `vocabulary.*` where there is one."""
     (model,) = glob.glob(os.path.join(folder, "model.*"))
     found = glob.glob(os.path.join(folder, "vocabulary.*"))
@@ -26,9 +26,9 @@ class ComparedTestCase(parameterized.TestCase):
     run_dir = os.path.join(self.enter_context(tempfile.TemporaryDirectory()), "run")
     done = binaries.here(import_torch, f"--checkpoint={model}", f"--run_dir={run_dir}", *vocabulary)
     self.assertNotEmpty(done.stdout)
-    return hklm.load_run(run_dir)
+    return runs.load_run(run_dir)
 
-  def check(self, folder: str, expected: Mapping[str, np.ndarray]) -> hklm.Run:
+  def check(self, folder: str, expected: Mapping[str, np.ndarray]) -> runs.Run:
     """Logits of the ids, the second half with the state carried, are those expected."""
     wide = expected["logits"].dtype == np.float64
     with jax.enable_x64(wide):

@@ -6,8 +6,8 @@ import tempfile
 import jax
 import numpy as np
 from absl.testing import absltest, parameterized
-from hklm.interop import torch as interop
 
+from hklm.interop import torch as interop
 from tests.interop import compared
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
