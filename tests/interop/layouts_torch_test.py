@@ -35,7 +35,7 @@ class LayoutsTest(compared.ComparedTestCase):
       with torch.no_grad():
         for parameter in model.parameters():
           parameter.fill_(7.0)
-      model.load_state_dict({name: torch.from_numpy(its) for name, its in tensors.items()})
+      model.load_state_dict({name: torch.from_numpy(its.copy()) for name, its in tensors.items()})
       for name, value in model.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), source[name], name)
 
