@@ -261,6 +261,17 @@ class CheckTest(parameterized.TestCase):
     self.assertIn((SAME, "output of the compiled function differs when it runs again"),
                   found(purity.check(drawn, jnp.float32(1))))
 
+  def test_a_tracer_is_leaked_where_one_was_leaked_before(self):
+    class Kept:
+      last = None
+    @jax.jit
+    def keep(x):
+      Kept.last = x
+      return x
+    keep(X)
+    name = f"class attribute `{Kept.__qualname__}.last`"
+    self.assertEqual(found(purity.check(keep, X)), [(TRACE, f"leaks a tracer into {name}")])
+
   def test_report_says_all_of_it(self):
     report = purity.check(faulty.set_mood, "bad")
     lines = str(report).splitlines()
