@@ -32,9 +32,11 @@ def main():
   if not FLAGS.checkpoint:
     raise InputError("--checkpoint is not given; needed: a file with a state dict")
   run_dir = runs.check_free(FLAGS.run_dir or runs.next_free(), FLAGS.overwrite)
-  found = weights.read(FLAGS.checkpoint)
-  imported = torch.import_state_dict(found.tensors, FLAGS.gate_order, FLAGS.forget_offset)
-  symbols = vocabulary.read(FLAGS.vocabulary) if FLAGS.vocabulary else found.symbols
+  tensors, symbols = weights.read(FLAGS.checkpoint, symbols=not FLAGS.vocabulary)
+  imported = torch.import_state_dict(tensors, FLAGS.gate_order, FLAGS.forget_offset)
+  del tensors  # what was changed is there twice
+  if FLAGS.vocabulary:
+    symbols = vocabulary.read(FLAGS.vocabulary)
   if symbols is None:
     raise InputError(f"{FLAGS.checkpoint} has no vocabulary; needed: --vocabulary, the "
                      f"{imported.config.vocab_size} symbols of the model, one a line")

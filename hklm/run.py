@@ -167,7 +167,7 @@ def create(path: str, contents: Contents, overwrite: bool = False,
       write_contents(folder, contents, files)
       if params is not None:
         checkpoints.write(checkpoint_folder(folder), STEP, 0, {PARAMS: params},
-                          {"run": contents.identity})
+                          {"run": contents.identity}, lean=True)
   except OSError as error:
     raise InputError(f"{path}: cannot be made ({error.strerror}); needed: room for it, or another "
                      "--run_dir") from error

@@ -10,13 +10,12 @@ hklm's parameters have PyTorch's layout and order of gates, so that most of an i
 Nothing here needs torch: a state dict is a mapping from names to arrays.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hklm.config import ModelConfig
+from hklm.config import ModelConfig, checks
 from hklm.errors import InputError
 from hklm.interop import checked, layouts
 
@@ -85,8 +84,9 @@ def import_state_dict(tensors: Mapping[str, Any], gate_order: str = GATES,
   """
   if sorted(gate_order) != sorted(GATES):
     raise InputError(f"--gate_order={gate_order} is unknown; needed: an order of i, f, g and o")
-  if not math.isfinite(forget_offset):
-    raise InputError(f"--forget_offset={forget_offset} is not finite; needed: a number, mostly 1")
+  if not abs(forget_offset) <= checks.LARGEST_FLOAT32:
+    raise InputError(f"--forget_offset={forget_offset} is no finite float32 number; needed: mostly "
+                     "1")
   tensors = {name: checked.array(name, tensor) for name, tensor in tensors.items()}
   layers, copies = layouts.recurrent(tensors)
   cell, sizes, outputs = checked.stack(tensors, layers)
@@ -173,7 +173,7 @@ def _check_exportable(config):
       ("initial_state", config.initial_state == "zeros"),
       ("connections", config.connections == "plain" or not deep),
       ("zoneout", not config.zoneout), ("zoneout_cell", not config.zoneout_cell),
-      ("head", config.head in ("linear", "sampled")),  # in evaluation they are the same
+      ("head", config.head in ("linear", "sampled")),  # without a key they are the same
       ("head_projection", not config.head_projection)):
     if not represented:
       raise InputError(f"--{name}={getattr(config, name)}: PyTorch's modules cannot represent it; "

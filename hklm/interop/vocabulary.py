@@ -99,25 +99,25 @@ def tokenizer(symbols: Sequence[str], vocab_size: int, kind: str = "", unknown: 
   ([0, 2, 2, 1], 'the the\\n')
   """
   if len(symbols) != vocab_size:
-    raise InputError(f"--vocabulary has {len(symbols)} symbols, the model {vocab_size} ids; "
-                     "needed: the model's own vocabulary")
+    raise InputError(f"the vocabulary has {len(symbols)} symbols, the model {vocab_size} ids; "
+                     "needed: the model's own as --vocabulary")
   places = {symbol: n for n, symbol in enumerate(symbols)}
   if len(places) < len(symbols):
     twice = next(symbol for n, symbol in enumerate(symbols) if places[symbol] != n)
-    raise InputError(f"--vocabulary has {twice!r} twice; needed: a symbol for each id")
+    raise InputError(f"the vocabulary has {twice!r} twice; needed: a symbol for each id")
   if kind not in ("", "char", "word"):
     raise InputError(f"--tokenizer={kind}: a vocabulary is of --tokenizer=char or word")
   kind = kind or ("char" if all(len(symbol) == 1 for symbol in symbols) else "word")
   if kind == "char":
     long = next((symbol for symbol in symbols if len(symbol) != 1), None)
     if long is not None:
-      raise InputError(f"--vocabulary: {long!r} is no character; needed for --tokenizer=char: the "
-                       r"one that it stands for, as \n for the end of a line")
+      raise InputError(f"in the vocabulary {long!r} is no character; needed for --tokenizer=char: "
+                       r"the one that it stands for, as \n for the end of a line")
     return CharTokenizer("".join(symbols))
   broken = next((symbol for symbol in symbols if symbol.split() != [symbol]), None)
   if broken is not None:
-    raise InputError(f"--vocabulary: {broken!r} is not a word, which has no white space; needed "
-                     "for --tokenizer=word: words alone, and <eos> for the end of a line")
+    raise InputError(f"in the vocabulary {broken!r} is not a word, which has no white space; "
+                     "needed for --tokenizer=word: words alone, and <eos> for the end of a line")
   controls = [symbol for symbol in (unknown, end_of_line) if symbol in places]
   return WordTokenizer(
       tuple(symbol for symbol in symbols if symbol not in controls),

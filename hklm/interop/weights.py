@@ -17,7 +17,8 @@ class Weights(NamedTuple):
   symbols: tuple[str, ...] | None
 
 
-def read(path: str) -> Weights:
+def read(path: str, symbols: bool = True) -> Weights:
   """The tensors of an `.npz`."""
+  del symbols
   with np.load(path) as file:
     return Weights(dict(file), None)

@@ -20,10 +20,12 @@ import orbax.checkpoint as ocp
 from hklm.errors import InputError
 
 MANIFEST = "manifest.json"
+PIECE = 2**22  # bytes of a file of a lean checkpoint
 _UNFINISHED = ".unfinished-"
 
 
-def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) -> str:
+def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping,
+          lean: bool = False) -> str:
   """Writes a checkpoint; when it returns, all of it is on the disk.
 
   Args:
@@ -32,6 +34,8 @@ def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) ->
     step_: the update after which it was.
     parts: pytrees of arrays, by the names of their folders.
     about: JSON values for the manifest.
+    lean: whether memory is dearer than files: each few MB of an array become a file, and beside a
+      copy of the arrays little memory is taken; else as much again.
 
   Returns:
     The folder `NAME-UPDATE`, absolute.
@@ -46,9 +50,10 @@ def write(folder: str, name: str, step_: int, parts: Mapping, about: Mapping) ->
     if not os.path.isdir(folder):
       os.mkdir(folder)
     shutil.rmtree(new, ignore_errors=True)
-    with _orbax() as checkpointer:
+    with _orbax(packed=not lean) as checkpointer:
       for part, tree in parts.items():
-        checkpointer.save(os.path.join(new, part), args=ocp.args.StandardSave(tree))
+        pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=PIECE), tree) if lean else None
+        checkpointer.save(os.path.join(new, part), args=ocp.args.StandardSave(tree, pieces))
     manifest = dict(about) | {"step": step_, "files": dict(_described(new))}
     manifest["sha256"] = _digest_of_json(manifest)
     with open(os.path.join(new, MANIFEST), "w", encoding="utf-8") as file:
@@ -213,15 +218,15 @@ def sweep(folder: str):
       shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
 
 
-def _orbax() -> ocp.Checkpointer:
+def _orbax(packed: bool = True) -> ocp.Checkpointer:
   """Not orbax's asynchronous one, nor one for several processes: `saver` decides who waits.
 
   Every process reads for itself, and one alone writes.
   """
   this = jax.process_index()
   alone = ocp.options.MultiprocessingOptions(primary_host=this, active_processes={this})
-  return ocp.Checkpointer(ocp.StandardCheckpointHandler(multiprocessing_options=alone),
-                          multiprocessing_options=alone)
+  handler = ocp.StandardCheckpointHandler(multiprocessing_options=alone, use_ocdbt=packed)
+  return ocp.Checkpointer(handler, multiprocessing_options=alone)
 
 
 def step(path: str) -> int:

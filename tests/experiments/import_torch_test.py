@@ -28,13 +28,13 @@ def parts(params):
   return {f"{module}/{name}": leaf for module, its in params.items() for name, leaf in its.items()}
 
 
-def places(tensors):
-  """By `module/name` of a parameter, the tensors of an LSTM under the names of `lstm`."""
+def places(tensors, cell):
+  """By `module/name` of a parameter, the tensors under the names of `lstm`."""
   tables = {"encoder.weight": "embedding/table", "decoder.weight": "head/w",
             "decoder.bias": "head/b"}
   names = {"weight_ih": "w_ih", "weight_hh": "w_hh", "bias_ih": "b", "bias_hh": "b_hh"}
   return {tables.get(name) or re.sub(r"rnn\.(\w+)_l(\d)", lambda match: (
-      f"lstm_{match[2]}/{names[match[1]]}"), name): tensor for name, tensor in tensors.items()}
+      f"{cell}_{match[2]}/{names[match[1]]}"), name): tensor for name, tensor in tensors.items()}
 
 
 def dropped(tensors):
@@ -69,7 +69,9 @@ def tensorflows(tensors):
 # By name: of a model what it has, how the file lays it out, flags, fields of its config.
 LAYOUTS = {
     "word_language_model": ({**SMALL, "tied": True}, lambda its: its, (), {"tie_embeddings": True}),
-    "data_parallel": (SMALL, lambda its: {f"module.{name}": its[name] for name in its}, (), {}),
+    "data_parallel": ({**SMALL, "tied": True, "output_bias": False},
+                      lambda its: {f"module.{name}": its[name] for name in its}, (),
+                      {"tie_embeddings": True, "output_bias": False}),
     "awd": ({**SMALL, "sizes": (6, H), "tied": True}, dropped, (),
             {"layer_sizes": (6, H), "tie_embeddings": True}),
     "one_hot": ({"embedding": 0}, lambda its: renamed(its, ("rnn.", "lstm."), ("decoder.", "fc.")),
@@ -77,6 +79,8 @@ LAYOUTS = {
     "cells": (SMALL, cells, (), {}),
     "without_biases": ({"biases": 0, "output_bias": False}, lambda its: its, (),
                        {"num_biases": 0, "output_bias": False}),
+    "gru": ({"gates": 3, "sizes": (H, H)}, lambda its: its, (), {"cell": "gru"}),
+    "vanilla": ({"gates": 1}, lambda its: its, (), {"cell": "vanilla"}),
     "double": ({"dtype": np.float64}, lambda its: its, (), {"dtype": "float64"}),
     "tensorflow": ({"biases": 1}, tensorflows, ("--gate_order=igfo", "--forget_offset=1"),
                    {"num_biases": 1}),
@@ -112,7 +116,8 @@ class ImportTorchTest(parameterized.TestCase):
     self.assertEqual(done.status, 0, done.stderr)
     with jax.enable_x64(name == "double"):
       run = hklm.load_run(self.run_dir)
-    expected = places(without(ours, "decoder.weight") if options.get("tied") else ours)
+    expected = places(without(ours, "decoder.weight") if options.get("tied") else ours,
+                      fields.get("cell", "lstm"))
     found = parts(run.params)
     self.assertEqual(set(found), set(expected))
     for place, leaf in found.items():
@@ -171,7 +176,7 @@ class ImportTorchTest(parameterized.TestCase):
       ("size", lambda its: its | {"encoder.weight": np.ones([8, H], np.float32),
                                   "decoder.weight": np.zeros([8, H], np.float32),
                                   "decoder.bias": np.ones(8, np.float32)}, (),
-       "--vocabulary has 7 symbols, the model 8 ids"))
+       "the vocabulary has 7 symbols, the model 8 ids"))
   def test_what_is_refused_leaves_nothing(self, change, flags, message):
     before = set(os.listdir(self.folder))
     done = self.imported(change(lstm(**SMALL)), *flags)

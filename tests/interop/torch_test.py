@@ -110,7 +110,7 @@ class ImportTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ("order", {"gate_order": "ifgg"}, "--gate_order=ifgg is unknown"),
-      ("offset", {"forget_offset": np.inf}, "--forget_offset=inf is not finite"))
+      ("offset", {"forget_offset": np.inf}, "--forget_offset=inf is no finite float32 number"))
   def test_options(self, options, message):
     with self.assertRaisesRegex(InputError, message):
       import_state_dict(lstm(), **options)
@@ -219,6 +219,11 @@ class ExportTest(parameterized.TestCase):
       name, value = "num_biases", 1
     with self.assertRaisesRegex(InputError, f"^--{name}={value}: PyTorch's modules cannot"):
       export_state_dict(config, {})
+
+  def test_a_sampled_head_is_a_linear_one(self):
+    its = import_state_dict(lstm())
+    found = export_state_dict(dataclasses.replace(its.config, head="sampled"), its.params)
+    np.testing.assert_array_equal(found["decoder.weight"], its.params["head"]["w"])
 
   def test_parameters_of_another_model(self):
     its = import_state_dict(lstm())

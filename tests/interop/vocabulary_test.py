@@ -74,8 +74,8 @@ class TokenizerTest(parameterized.TestCase):
     self.assertEqual(its.encode("a b\nUNK </s>").tolist(), [0, 2, 1, 2, 1])
 
   @parameterized.parameters(
-      (("a", "b"), 3, "", "--vocabulary has 2 symbols, the model 3 ids"),
-      (("a", "b", "a"), 3, "", "--vocabulary has 'a' twice"),
+      (("a", "b"), 3, "", "the vocabulary has 2 symbols, the model 3 ids"),
+      (("a", "b", "a"), 3, "", "the vocabulary has 'a' twice"),
       (("a", "<unk>"), 2, "char", "'<unk>' is no character; needed for --tokenizer=char: .* \\\\n"),
       (("a", ""), 2, "char", "'' is no character"), (("a", ""), 2, "", "'' is not a word"),
       (("the", "a b"), 2, "", "'a b' is not a word, which has no white space"),

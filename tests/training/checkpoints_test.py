@@ -52,6 +52,18 @@ class WriteTest(CheckpointsTestCase):
       chex.assert_trees_all_equal_shapes_and_dtypes(restored, tree())
     self.assertEqual(sorted(os.listdir(self.folder)), ["step-3", "step-4"])  # no temporaries
 
+  def test_a_lean_one_is_in_pieces_and_comes_back_the_same(self):
+    array = np.random.RandomState(0).normal(size=[5, checkpoints.PIECE // 16])  # 2.5 pieces
+    sizes = []
+    for step, lean in enumerate((False, True)):
+      path = checkpoints.write(self.folder, "step", step, {"all": {"w": array}}, {}, lean)
+      sizes.append(max(its["bytes"] for its in checkpoints.verify(path)["files"].values()))
+      with jax.enable_x64(True):
+        restored = checkpoints.restore(path, "all", shapes({"w": array}))
+      chex.assert_trees_all_equal(restored, {"w": array}, strict=False)
+    self.assertGreater(sizes[0], array.nbytes / 2)
+    self.assertLess(sizes[1], 1.1 * checkpoints.PIECE)
+
   def test_what_it_says_of_itself(self):
     manifest = checkpoints.verify(self.write(7, best=0.1, of="text"))
     self.assertEqual((manifest["step"], manifest["best"], manifest["of"]), (7, 0.1, "text"))
