@@ -111,6 +111,7 @@ def _write(file, path, tensors):
 
 def _tensor(torch, array):
   """PyTorch's tensor of an array: NumPy's bfloat16 is unknown to it."""
+  array = array.copy()  # one that may be written to
   if array.dtype == "bfloat16":
     return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
   return torch.from_numpy(array)

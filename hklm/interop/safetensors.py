@@ -1,10 +1,12 @@
 """Parameters as one file of the format safetensors, and back.
 
-Each has its name in `hklm.parameters`, and its own layout and dtype. The header says whose they are
-(`run`, the identity of a run) and what they are (`sha256`, of names, dtypes, shapes and numbers).
+Each has its name in `hklm.parameters`, and its own layout and dtype. The header's entry `hklm` says
+as JSON whose they are (`run`, the identity of a run) and what they are (`sha256`, of names, dtypes,
+shapes and numbers).
 """
 
 import hashlib
+import json
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from hklm.errors import InputError
 from hklm.model import LanguageModel
 
 NAME = "model.safetensors"  # in a folder that `hklm.interop.folders` wrote
-FORMAT = "hklm"
+_ENTRY = "hklm"  # one alone: the library orders several as it likes
 
 
 def contents(params, run: str) -> bytes:
@@ -42,8 +44,8 @@ def contents(params, run: str) -> bytes:
   parameters.check_finite(parameters.flat(params))
   # Its writer takes an array's memory as it lies.
   tensors = {name: np.ascontiguousarray(leaf) for name, leaf in parameters.flat(params).items()}
-  about = {"format": FORMAT, "run": run, "sha256": _digest(tensors)}
-  return safetensors.numpy.save(tensors, metadata=about)
+  about = json.dumps({"run": run, "sha256": _digest(tensors)})
+  return safetensors.numpy.save(tensors, metadata={_ENTRY: about})
 
 
 def read(path: str, lm: LanguageModel, run: str) -> dict:
@@ -61,16 +63,16 @@ def read(path: str, lm: LanguageModel, run: str) -> dict:
   import safetensors
   try:
     with safetensors.safe_open(path, framework="np") as file:
-      about = file.metadata() or {}
+      about = json.loads((file.metadata() or {}).get(_ENTRY, "null"))
       names = file.keys()
       tensors = {name: file.get_tensor(name) for name in names}
   except Exception as error:  # damage shows as whatever the part that met it raises
     reason = " ".join(str(error).split())
     raise InputError(f"{path}: not readable ({reason:.200}); needed: the file as export wrote it"
                      ) from error
-  if about.get("format") != FORMAT:
-    raise InputError(f"{path}: found format {about.get('format')!r:.40} in its header; needed: "
-                     f"{FORMAT!r}, as export writes it, or import_torch for weights from elsewhere")
+  if not isinstance(about, dict):
+    raise InputError(f"{path}: its header has no {_ENTRY}: another program's; needed: the file as "
+                     "export wrote it, or import_torch for weights from elsewhere")
   params = parameters.nested(tensors, lm, path)
   if about.get("run") != run:
     raise InputError(f"{path}: another run's, or config.json has changed since; needed: the file "

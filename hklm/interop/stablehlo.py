@@ -110,14 +110,15 @@ def exported(lm: LanguageModel) -> dict[str, bytes]:
     _, state = jax.tree.unflatten(start.out_tree, map(_spec, start.out_avals))
     lowered = Functions(start, _lowered(its.step, params, ids, state),
                         _lowered(its.unroll, params, sequence, state))
-    return {name: bytes(one.serialize()) for name, one in lowered._asdict().items()}
-  except ImportError as error:
-    raise InputError("jax writes StableHLO through flatbuffers, which is not installed; needed: "
-                     "pip install flatbuffers") from error
   except Exception as error:  # what a user's cell does may be refused by any part of jax
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     raise InputError(f"--cell={lm.config.cell} cannot be exported ({reason:.300}); needed: a cell "
                      "that computes with a batch of any size, on any device") from error
+  try:
+    return {name: bytes(one.serialize()) for name, one in lowered._asdict().items()}
+  except ImportError as error:
+    raise InputError("jax writes StableHLO through flatbuffers, which is not installed; needed: "
+                     "pip install flatbuffers") from error
 
 
 def _lowered(function, *args) -> export.Exported:

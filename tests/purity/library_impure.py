@@ -19,7 +19,7 @@ from hklm import files, resuming, run, trainer, watching
 from hklm.config import ModelConfig
 from hklm.data import comparisons, corpora, encoding, nbest, sources, tables, texts, tokenizers
 from hklm.inference import states
-from hklm.interop import vocabulary, weights
+from hklm.interop import folders, safetensors, stablehlo, vocabulary, weights
 from hklm.report import curves, events, facts, html, inside, plots, png
 from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
@@ -114,6 +114,9 @@ def four():
   return tokenizers.CharTokenizer("abcd")
 
 
+WEIGHTS = run.Contents(TRAINING, four())
+
+
 # Parameters that are no arguments: orbax cannot take what is traced.
 def writing(folder: str):
   checkpoints.write(folder, "step", 1, {"params": params()}, {})
@@ -179,6 +182,29 @@ def drawing_nothing(path: str):
 def written_whole(path: str):
   with files.whole(path) as file:
     file.write(b"text")
+
+
+def filling(opened, path: str):
+  with opened(path) as folder, open(os.path.join(folder, "file"), "wb") as file:
+    file.write(b"text")
+  shutil.rmtree(path)  # so that it can be done again
+
+
+def saving_weights(path: str):
+  folders.save(path, WEIGHTS, params())
+  shutil.rmtree(path)  # as above
+
+
+def saving_functions(path: str):
+  stablehlo.save(path, lm(), params(), four())
+  shutil.rmtree(path)  # as above
+
+
+def weights_file(folder: str) -> str:
+  path = os.path.join(folder, "model.safetensors")
+  with open(path, "wb") as file:
+    file.write(safetensors.contents(params(), WEIGHTS.identity))
+  return path
 
 
 def saving_states(path: str):
@@ -281,6 +307,20 @@ IMPURE: dict[str, Impure] = {
     "inference.states.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
         saving_states, os.path.join(folder, "states.npz"))),
     "report.events.writer": Impure((READS, WRITES), writing_events_again, BENEATH),
+    "files.whole_folder": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        filling, files.whole_folder, os.path.join(folder, "new"))),
+    "files.written_folder": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        filling, functools.partial(files.written_folder, flag="output", names=()),
+        os.path.join(folder, "new"))),
+    "interop.folders.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        saving_weights, os.path.join(folder, "weights"))),
+    "interop.safetensors.read": Impure((READS,), lambda folder: call(
+        safetensors.read, weights_file(folder), lm(), WEIGHTS.identity)),
+    "interop.stablehlo.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        saving_functions, os.path.join(folder, "functions"))),
+    "run.holds_weights": Impure((READS,), lambda folder: call(run.holds_weights, folder)),
+    "run.write_contents": Impure((WRITES, SYSTEM, READS), lambda folder: call(
+        run.write_contents, folder, run.Contents(TRAINING, four()))),
     "run.check_free": Impure((READS,), lambda folder: call(
         run.check_free, os.path.join(folder, "run"))),
     "run.create": Impure((READS, WRITES, SYSTEM), lambda folder: call(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hklm import config, ids, losses, metrics, model, resuming, run
+from hklm import config, ids, losses, metrics, model, parameters, resuming, run
 from hklm.config import checks
 from hklm.data import (
   base,
@@ -34,6 +34,7 @@ from hklm.inference import (
   generate,
   lines,
 )
+from hklm.interop import safetensors, stablehlo
 from hklm.nn import (
   catalogue,
   cells,
@@ -260,6 +261,14 @@ _VALUES = {
     **{f"metrics.Metrics.{name}": lambda name=name: call(
         got(name), metrics.Metrics(3.0, 2, 1.0, 1))
        for name in ("nats_per_token", "bits_per_token", "perplexity", "known_perplexity")},
+    "parameters.check_finite": lambda: call(parameters.check_finite, parameters.flat(params())),
+    "parameters.described": lambda: call(parameters.described, lm()),
+    "parameters.flat": lambda: call(parameters.flat, params()),
+    "parameters.nested": lambda: call(parameters.nested, parameters.flat(params()), lm()),
+    "parameters.shapes": lambda: call(parameters.shapes, lm()),
+    "interop.safetensors.contents": lambda: call(safetensors.contents, params(), "a run"),
+    "interop.stablehlo.functions": lambda: call(stablehlo.functions, lm()),
+    "interop.stablehlo.exported": lambda: call(stablehlo.exported, lm()),
     "run.checkpoint_folder": lambda: call(run.checkpoint_folder, "runs/1"),
     "resuming.check_same": lambda: call(
         resuming.check_same, run.Contents(TRAINING, None), TRAINING),
