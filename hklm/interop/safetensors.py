@@ -7,6 +7,7 @@ shapes and numbers).
 
 import hashlib
 import json
+import os
 
 import numpy as np
 
@@ -61,6 +62,8 @@ def read(path: str, lm: LanguageModel, run: str) -> dict:
       missing, too many, of another shape or dtype, or not finite (named).
   """
   import safetensors
+  if not os.path.isfile(path):
+    raise InputError(f"{path} is not there, or no file; needed: the file as export wrote it")
   try:
     with safetensors.safe_open(path, framework="np") as file:
       about = json.loads((file.metadata() or {}).get(_ENTRY, "null"))

@@ -122,7 +122,13 @@ def exported(lm: LanguageModel) -> dict[str, bytes]:
 
 
 def _lowered(function, *args) -> export.Exported:
-  return export.export(jax.jit(function), platforms=PLATFORMS)(*args)
+  limit = jax.config.jax_traceback_in_locations_limit
+  # Else jax would write down where all code lies on this machine, and no two files would be alike.
+  jax.config.update("jax_traceback_in_locations_limit", 0)
+  try:
+    return export.export(jax.jit(function), platforms=PLATFORMS)(*args)
+  finally:
+    jax.config.update("jax_traceback_in_locations_limit", limit)
 
 
 def _spec(aval) -> jax.ShapeDtypeStruct:

@@ -268,7 +268,6 @@ _VALUES = {
     "parameters.shapes": lambda: call(parameters.shapes, lm()),
     "interop.safetensors.contents": lambda: call(safetensors.contents, params(), "a run"),
     "interop.stablehlo.functions": lambda: call(stablehlo.functions, lm()),
-    "interop.stablehlo.exported": lambda: call(stablehlo.exported, lm()),
     "run.checkpoint_folder": lambda: call(run.checkpoint_folder, "runs/1"),
     "resuming.check_same": lambda: call(
         resuming.check_same, run.Contents(TRAINING, None), TRAINING),
