@@ -29,6 +29,9 @@ class ReadmeTest(absltest.TestCase):
   def test_examples_of_the_page_on_purity(self):
     self.check_examples((ROOT / "docs" / "purity.md").read_text(encoding="utf-8"), at_least=3)
 
+  def test_the_example_of_the_page_on_export(self):  # its program: tests/interop/stablehlo_test.py
+    self.check_examples((ROOT / "docs" / "export.md").read_text(encoding="utf-8"), at_least=1)
+
   def check_examples(self, page: str, at_least: int):
     pairs = re.findall(r"^```python\n((?:(?!```).)*)^```\n\n```\n(.*?)^```$", page,
                        re.MULTILINE | re.DOTALL)
