@@ -170,7 +170,11 @@ def listed(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def transposed(tensor: np.ndarray) -> str:
-  """What to add to a message about a matrix that lies the other way round."""
+  """What to add to a message about a matrix that lies the other way round.
+
+  >>> transposed(np.ones([3, 5]))
+  '; it is transposed: PyTorch has a row for each output; give [5, 3], its transpose'
+  """
   return (f"; it is transposed: PyTorch has a row for each output; give {spelled(tensor.T)}, its "
           "transpose")
 
