@@ -10,6 +10,7 @@ BASE = [
     "flatbuffers>=24.3.25",
     "jax>=0.10.0",
     "jaxlib>=0.10.0",
+    "ml_dtypes>=0.5.0",
     "numpy>=2.1.0",
     "optax>=0.2.6",
     "orbax-checkpoint>=0.11.33",

@@ -19,10 +19,11 @@ from hklm import files, resuming, run, trainer, watching
 from hklm.config import ModelConfig
 from hklm.data import comparisons, corpora, encoding, nbest, sources, tables, texts, tokenizers
 from hklm.inference import states
-from hklm.interop import folders, safetensors, stablehlo, vocabulary, weights
+from hklm.interop import folders, safetensors, stablehlo, vocabulary
 from hklm.report import curves, events, facts, html, inside, plots, png
 from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
+from tests.purity import library_weights
 from tests.purity.library_makers import (
   TEXT,
   TRAINING,
@@ -73,12 +74,6 @@ def source(folder: str) -> sources.Source:
 
 def corpus(folder: str) -> corpora.Corpus:
   return corpora.open_corpus(text_file(folder))
-
-
-def array_file(folder: str) -> str:
-  path = os.path.join(folder, "arrays.npz")
-  np.savez(path, a=np.ones(2))
-  return path
 
 
 def tokenizer_file(folder: str) -> str:
@@ -247,10 +242,9 @@ def training(folder: str) -> Call:
 
 
 IMPURE: dict[str, Impure] = {
+    **{name: Impure((READS,), made_in) for name, made_in in library_weights.READING.items()},
     "interop.vocabulary.read": Impure((READS,), lambda folder: call(
         vocabulary.read, text_file(folder, "a\nb\n"))),
-    "interop.weights.read": Impure((READS,), lambda folder: call(
-        weights.read, array_file(folder))),
     "data.tables.items": Impure((READS,), lambda folder: call(
         listed(tables.items), text_file(folder, "n,text\n1,a b\n"), "text")),
     "data.corpora.open_corpus": Impure((READS,), lambda folder: call(
