@@ -17,6 +17,7 @@ from hklm import files
 from hklm import run as runs
 from hklm.errors import InputError
 from hklm.interop import folders, stablehlo
+from hklm.interop import torch as torch_weights
 
 FLAGS = flags.FLAGS
 ENDINGS = (".safetensors", ".npz", ".pt", ".pth")
@@ -70,7 +71,6 @@ def _beside(path):
 
 
 def _save_torch(path, run):
-  from hklm.interop import torch as torch_weights
   tensors = torch_weights.export_state_dict(run.config.model, run.params)
   tensors = {name: np.ascontiguousarray(its) for name, its in tensors.items()}
   tokenizer = run.tokenizer

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hklm import config as configs
-from hklm import parameters
+from hklm import parameters, safetensors
 from hklm.config import ModelConfig, TrainConfig
 from hklm.data import tokenizers
 from hklm.errors import InputError
 from hklm.files import whole_folder
-from hklm.interop import safetensors
 from hklm.model import CellFactory, LanguageModel, language_model
 from hklm.nn import cudnn
 from hklm.training import checkpoints

@@ -5,10 +5,9 @@
 
 import os
 
-from hklm import files
+from hklm import files, safetensors
 from hklm import run as runs
 from hklm.errors import InputError
-from hklm.interop import safetensors
 
 NAMES = (runs.CONFIG, runs.TOKENIZER, safetensors.NAME)
 

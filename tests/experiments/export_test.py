@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import tempfile
-import unittest
 from unittest import mock
 
 import jax
@@ -22,7 +21,6 @@ from tests.experiments import binaries
 from tests.training import texts
 
 TEXT = "a cab\n" * 20
-HAS_EXPORT = importlib.util.find_spec("hklm.interop.torch") is not None
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -101,7 +99,6 @@ class ExportTest(ExportTestCase):
                         "torch, or a file that ends in .safetensors or .npz")
 
 
-@unittest.skipUnless(HAS_EXPORT, "hklm.interop.torch is not here")
 class TorchTest(ExportTestCase):
 
   @parameterized.parameters(

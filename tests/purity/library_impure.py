@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hklm import files, resuming, run, trainer, watching
+from hklm import files, resuming, run, safetensors, trainer, watching
 from hklm.config import ModelConfig
 from hklm.data import comparisons, corpora, encoding, nbest, sources, tables, texts, tokenizers
 from hklm.inference import states
-from hklm.interop import folders, safetensors, stablehlo, vocabulary
+from hklm.interop import folders, stablehlo, vocabulary
 from hklm.report import curves, events, facts, html, inside, plots, png
 from hklm.training import checkpoints, logs, loop, meeting, memory, saver, snapshots
 from tests import on_disk
@@ -308,7 +308,7 @@ IMPURE: dict[str, Impure] = {
         os.path.join(folder, "new"))),
     "interop.folders.save": Impure((WRITES, SYSTEM, READS), lambda folder: call(
         saving_weights, os.path.join(folder, "weights"))),
-    "interop.safetensors.read": Impure((READS,), lambda folder: call(
+    "safetensors.read": Impure((READS,), lambda folder: call(
         safetensors.read, weights_file(folder), lm(), WEIGHTS.identity)),
     "interop.stablehlo.exported": Impure(  # equal bytes, but a lowering has its names anew
         ("what jit records differs from trace to trace",), lambda folder: call(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hklm import config, ids, losses, metrics, model, parameters, resuming, run
+from hklm import config, ids, losses, metrics, model, parameters, resuming, run, safetensors
 from hklm.config import checks
 from hklm.data import (
   base,
@@ -34,7 +34,7 @@ from hklm.inference import (
   generate,
   lines,
 )
-from hklm.interop import safetensors, stablehlo
+from hklm.interop import stablehlo
 from hklm.nn import (
   catalogue,
   cells,
@@ -72,6 +72,7 @@ from tests.purity import (
   library_report,
   library_scanned,
   library_scoring,
+  library_weights,
 )
 from tests.purity.library_makers import (
   KEY,
@@ -266,7 +267,7 @@ _VALUES = {
     "parameters.flat": lambda: call(parameters.flat, params()),
     "parameters.nested": lambda: call(parameters.nested, parameters.flat(params()), lm()),
     "parameters.shapes": lambda: call(parameters.shapes, lm()),
-    "interop.safetensors.contents": lambda: call(safetensors.contents, params(), "a run"),
+    "safetensors.contents": lambda: call(safetensors.contents, params(), "a run"),
     "interop.stablehlo.functions": lambda: call(stablehlo.functions, lm()),
     "run.checkpoint_folder": lambda: call(run.checkpoint_folder, "runs/1"),
     "resuming.check_same": lambda: call(
@@ -433,4 +434,4 @@ _TRAINING = {
 
 PURE: dict[str, Callable[[], Call]] = {
     **_DATA, **_VALUES, **_MODEL, **_TRAINING, **library_cells.PURE, **library_interop.PURE,
-    **library_report.PURE, **library_scanned.PURE, **library_scoring.PURE}
+    **library_report.PURE, **library_scanned.PURE, **library_scoring.PURE, **library_weights.PURE}
