@@ -134,12 +134,12 @@ def _subclassed(args: tuple) -> Any:
 
 
 def _dict(args: tuple) -> dict:
-  """Python 2 gives the pairs of an ordered dict as a list; a defaultdict gets its factory."""
+  """Python 2 gives the pairs of an ordered dict as a list; a counter gets a dict."""
   made = {}
   if args and isinstance(args[0], list):
     for key, value in args[0]:
       made[key_of(key)] = value
-  return made
+  return args[0] if args and isinstance(args[0], dict) else made
 
 
 def _list(args: tuple) -> list:

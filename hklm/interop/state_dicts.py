@@ -148,7 +148,7 @@ def _of_module(module: StandIn) -> dict[str, Tensor]:
 def _tensors(prefix: str, parts: dict) -> Iterator[tuple[str, Tensor]]:
   for name, part in parts.items():
     if isinstance(part, StandIn) and part.made_by.startswith("torch._utils."):
-      raise InputError(f"tensor {prefix + str(name)!r}: found one that {part.made_by} would make; "
+      raise InputError(f"tensor {prefix + str(name)!r}: found what {part.made_by!r} would make; "
                        "needed: a dense tensor of numbers")
     if isinstance(part, Tensor) and isinstance(name, str):
       yield prefix + name, part

@@ -7,10 +7,12 @@ keys) and then, key by key, how many values there are (8 bytes) and the values, 
 """
 
 import dataclasses
+import functools
 import io
 import math
 import mmap
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -38,13 +40,14 @@ class TorchFile:
   Attributes:
     value: the object that was saved, as `hklm.interop.pickles` gives it.
     calls: names of functions and classes, not torch's, that stand-ins are there for.
-    storages: the bytes of each storage, by key; damaged archives lack some.
+    storage: gives the bytes of a storage by its key, always the same ones; None where there is
+      none, as in a damaged file.
     swapped: whether the values are big-endian.
   """
 
   value: Any
   calls: tuple[str, ...]
-  storages: dict[str, memoryview]
+  storage: Callable[[str], memoryview | None]
   swapped: bool = False
 
   def array(self, name: str, tensor: Tensor) -> np.ndarray:
@@ -59,11 +62,14 @@ class TorchFile:
     storage = tensor.storage
     kind = tensor.dtype or _KINDS.get(storage.kind, storage.kind)
     if kind not in _DTYPES or tensor.lazy:
-      what = f"a conjugate or negative of {kind}" if tensor.lazy else f"the type {kind!r}"
+      what = f"a conjugate or negative of {kind!r}" if tensor.lazy else f"the type {kind!r}"
       raise InputError(f"tensor {name!r}: found {what}; needed: real numbers as they are")
     dtype = _DTYPES[kind]
     needed = storage.elements * _DTYPES[_KINDS.get(storage.kind, kind)].itemsize
-    found = self.storages.get(storage.key)
+    try:
+      found = self.storage(storage.key)
+    except InputError as error:
+      raise InputError(f"tensor {name!r}: {error}") from None
     if found is None or len(found) != needed:
       raise InputError(
           f"tensor {name!r} of shape {list(tensor.size)}: found "
@@ -106,9 +112,13 @@ def read_archive(archive: Archive) -> TorchFile:
       raise InputError(f"found the order of bytes {order[:20]!r}; needed: little or big")
   saved = pickles.read(io.BytesIO(archive.bytes(objects[0])))
   names = set(archive.names)
-  storages = {key: archive.bytes(f"{prefix}data/{key}") for key in saved.storages
-              if f"{prefix}data/{key}" in names}
-  return TorchFile(saved.value, saved.calls, storages, order == b"big")
+
+  @functools.cache  # an optimizer's are never looked at; a compressed one is expanded once
+  def storage(key):
+    name = f"{prefix}data/{key}"
+    return archive.bytes(name) if name in names else None
+
+  return TorchFile(saved.value, saved.calls, storage, order == b"big")
 
 
 def read_pickles(data: mmap.mmap) -> TorchFile:
@@ -120,7 +130,7 @@ def read_pickles(data: mmap.mmap) -> TorchFile:
   data.seek(0)
   magic, _, calls = pickles.read(data)
   if type(magic) is not int or magic != _MAGIC:
-    calls = f" that names {', '.join(calls[:3])}" if calls else ""
+    calls = f" that names {', '.join(map(repr, calls[:3]))}" if calls else ""
     raise InputError(f"found a pickle{calls}, but not one of torch's; needed: what torch.save "
                      "writes, or arrays in .npz or .safetensors")
   version = pickles.read(data).value
@@ -142,4 +152,4 @@ def read_pickles(data: mmap.mmap) -> TorchFile:
     place += 8
     storages[key] = memoryview(data)[place:place + size]
     place += size
-  return TorchFile(saved.value, saved.calls, storages)
+  return TorchFile(saved.value, saved.calls, storages.get)

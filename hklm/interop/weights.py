@@ -72,9 +72,12 @@ def read(path: str, symbols: bool = True) -> Weights:
       array.flags.writeable = False  # copies too: all are alike
       if not name.isprintable() or len(name) > 1000:
         raise InputError(f"found a tensor called {name[:100]!a}; needed: printable names")
+    "".join(weights.symbols or ()).encode()
     return weights
   except InputError as error:
-    raise InputError(f"{path}: {error}") from None
+    raise InputError(f"{path}: {str(error)[:2000]}") from None  # a name in it may be any length
+  except UnicodeEncodeError:
+    raise InputError(f"{path}: found a vocabulary that is no text; needed: valid Unicode") from None
 
 
 def _mapped(path: str) -> mmap.mmap:
@@ -125,7 +128,7 @@ def _from_torch(file: torch_files.TorchFile, symbols: bool) -> Weights:
     tensors = state_dicts.state_dict(file.value)
   except InputError as error:
     if file.calls:
-      raise InputError(f"{error} (it names {', '.join(file.calls[:3])}, not called here)") from None
+      raise InputError(f"{error} (it names {', '.join(map(repr, file.calls[:3]))})") from None
     raise
   return Weights({name: file.array(name, tensor) for name, tensor in tensors.items()},
                  state_dicts.symbols(file.value) if symbols else None)

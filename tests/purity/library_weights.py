@@ -16,7 +16,7 @@ from tests.interop import torch_files as written
 from tests.purity.library_makers import Call, call
 
 TENSOR = standins.Tensor(standins.Storage("FloatStorage", "0", 4), 0, (2, 2), (2, 1))
-FILE = torch_files.TorchFile(None, (), {"0": np.zeros(16, np.uint8)})
+FILE = torch_files.TorchFile(None, (), {"0": np.zeros(16, np.uint8)}.get)
 
 
 def mapped(path: str) -> mmap.mmap:

@@ -1,0 +1,242 @@
+"""Files that are damaged, hostile or something else: refused, and the line says why."""
+
+import io
+import os
+import pickle
+import random
+import struct
+import zipfile
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from safetensors import numpy as safetensors
+
+from hklm.errors import InputError
+from hklm.interop import weights
+from tests.interop import torch_files as files
+from tests.interop.weights_test import FORMATS, FileTest, lstm, tensors
+
+ONES = np.ones([2, 3], np.float32)
+
+
+def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, "w", compression) as made:
+    for name, data in members.items():
+      made.writestr(name, data)
+  return file.getvalue()
+
+
+def header(entries: str, values: bytes = b"") -> bytes:
+  return struct.pack("<Q", len(entries)) + entries.encode() + values
+
+
+class OtherFilesTest(FileTest):
+
+  @parameterized.parameters(
+      (b"", "found an empty file"),
+      (b"a text\nof two lines\n", "found a file that begins with b'a text\\nof tw'"),
+      (b"  <!DOCTYPE html><html>", "a web page"), (b"<html>", "a web page"),
+      (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n", "git lfs pull"),
+      (b"\x1f\x8b\x08\0", "gunzip"), (b"\x89HDF\r\n", "an HDF5 file"), (b"\x93NUMPY\1\0", ".npz"),
+      (b"storages" + bytes(249) + b"ustar\x0000" + bytes(300), "a tar archive"),
+      (b"\4\0\0\0\1\0\0\0\3\0\0\0V 1\x11\0\0\0torch.FloatTensor", "Torch7"),
+      (b"\x80\x02]q\0.", "not one of torch's"), (b"\x80\x02K\x05.", "not one of torch's"),
+      (b"\x80\x02cos\nsystem\nU\x06rm -rf\x85R.", "names 'os.system'"),
+      (pickle.dumps(0x1950a86a20f9469cfc6c, 2) + pickle.dumps(7, 2), "another version"),
+      (b"PK\3\4" + bytes(100), "a zip archive without a directory"),
+      (archive({"a.txt": b"b"}), "0 members data.pkl"),
+      (archive({"a/data.pkl": b"", "b/data.pkl": b""}), "2 members data.pkl"),
+      (archive({"a/data.pkl": b"", "a/constants.pkl": b""}), "TorchScript"),
+      (archive({"a/data.pkl": b"", "a/byteorder": b"middle"}), "order of bytes b'middle'"))
+  def test_what_it_is_is_said(self, data, message):
+    self.assert_refused(data, message, "needed: ")
+
+  def test_no_file(self):
+    for path, message in ((self.path, "No such file"), (os.path.dirname(self.path), "a folder"),
+                          ("/dev/null", "a pipe or device"), ("a\0b", "null byte")):
+      with self.assertRaisesRegex(InputError, message):
+        weights.read(path)
+
+
+class TorchFaultsTest(FileTest):
+
+  def save(self, form, value):
+    return files.FORMATS[form](value)
+
+  @FORMATS
+  def test_nothing_of_a_hostile_file_runs(self, form):
+    mark = f"{self.path}.mark"
+    call = files.Called(files.Name(os.mkdir.__module__, "mkdir"), mark)
+    self.assert_refused(self.save(form, call), "no state dict", f"'{os.mkdir.__module__}.mkdir'")
+    self.assert_same(self.read(self.save(form, [call, tensors(lstm())])).tensors, lstm())
+    self.assertFalse(os.path.exists(mark))
+
+  @FORMATS
+  def test_nothing_to_read(self, form):
+    for value in (3, [], {"a": {"b": "c"}}, [files.tensor(ONES)], files.module("m.M"),
+                  {"state": {"a": files.tensor(ONES)}, "param_groups": []}):
+      self.assert_refused(self.save(form, value), "no state dict")
+
+  @FORMATS
+  def test_several(self, form):
+    two = {"model": tensors(lstm()), "ema": [tensors(lstm(seed=1))]}
+    self.assert_refused(self.save(form, two), "found 2 state dicts, 'model', 'ema.0'")
+    two["ema"] = two["model"]
+    self.assert_same(self.read(self.save(form, two)).tensors, lstm())
+    words = tensors(lstm()) | {"a": {"itos": ["a"]}, "b": [{"tokens": ("b",)}]}
+    self.assert_refused(self.save(form, words),
+                        "2 vocabularies that differ, 'a.itos', 'b.0.tokens'", "--vocabulary")
+    self.assert_same(self.read(self.save(form, words), symbols=False).tensors, lstm())
+    words["b"] = {"idx2word": {1: "b", 0: "a"}}
+    words["a"] = {"itos": ("a", "b")}
+    self.assertEqual(self.read(self.save(form, words)).symbols, ("a", "b"))
+
+  @parameterized.product(form=sorted(files.FORMATS), case=[
+      (0, (2, 4), (3, 1), "a storage of 6 values; needed: values 0 to 6"),
+      (6, (1,), (1,), "values 6 to 6"), (0, (2, 2), (1 << 40, 1), "values 0 to"),
+      (0, (7,), (0,), "values 0 to 0 of it, and as many"),
+      (0, (1 << 47, 2), (0, 0), "no counts"), (0, (-1,), (1,), "no counts"),
+      (0, (2.0,), (1,), "no counts"), (0, (True,), (1,), "no counts"),
+      (0, (1 << 40, 0, 1 << 40), (1, 1, 1), "no counts"), (-1, (1,), (1,), "no counts"),
+      (0, (2, 3), (1,), "2 axes with 1 strides"), (0, (1,) * 40, (1,) * 40, "at most 32"),
+      (0, (1 << 9000,), (1,), "no counts")])
+  def test_values_beyond_the_storage(self, form, case):
+    offset, size, stride, message = case
+    value = {"rnn.weight_hh": files.view(files.Storage(ONES), offset, size, stride)}
+    named = () if "counts" in message or "axes" in message or "32" in message else (
+        "tensor 'rnn.weight_hh' of shape [",)
+    self.assert_refused(self.save(form, value), message, *named)
+
+  @FORMATS
+  def test_kinds_that_are_not_read(self, form):
+    call = files.tensor(ONES)
+    quantized = files.Called(files.Name("torch._utils", "_rebuild_qtensor"), *call.args)
+    negative = files.Called(files.REBUILD, *call.args, {"neg": True})
+    for value, message in ((quantized, "'torch._utils._rebuild_qtensor'"),
+                           (negative, "a conjugate or negative of 'float32'"),
+                           (files.tensor(ONES.astype(np.complex64)), "'ComplexFloatStorage'")):
+      self.assert_refused(self.save(form, {"a.weight_hh": call, "b": value}), "tensor 'b'", message)
+
+  @FORMATS
+  def test_names(self, form):
+    for name in ("a\nb", "\x1b[31m", "a" * 2000, "\ud800"):
+      self.assert_refused(self.save(form, {name: files.tensor(ONES)}), "a tensor called")
+      self.assert_refused(self.save(form, {name: files.view(files.Storage(ONES), 9, (1,), (1,))}))
+    self.assert_refused(self.save(form, tensors(lstm()) | {"itos": ["\ud800"]}), "vocabulary")
+
+  def test_modules_without_end(self):
+    loop = files.module("m.M", {"weight": files.tensor(ONES)})
+    loop.state["_modules"] = {"again": loop}
+    self.assert_refused(files.zipped(loop), "a tensor called 'again.again.")
+    top = loop
+    loop.state["_modules"] = {}
+    for _ in range(40):
+      top = files.module("m.M", modules={"a": top, "b": top})
+    self.assert_refused(files.zipped(top), "more than 100000 modules")
+
+  def test_members_missing_or_of_another_size(self):
+    whole = zipfile.ZipFile(io.BytesIO(files.zipped({"a.weight_hh": files.tensor(ONES)})))
+    members = {name: whole.read(name) for name in whole.namelist()}
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+      self.assert_same(self.read(archive(members, compression)).tensors, {"a.weight_hh": ONES})
+    values = members.pop("archive/data/0")
+    self.assert_refused(archive(members),
+                        "tensor 'a.weight_hh' of shape [2, 3]: found none of the 24")
+    for changed in (values[:-1], values + b"\0", b""):
+      self.assert_refused(archive(members | {"archive/data/0": changed}),
+                          f"found {len(changed)} of")
+    bad = archive(members | {"archive/data/0": values}, zipfile.ZIP_BZIP2)
+    self.assert_refused(bad, "compressed in a way that is not read")
+    flipped = bytearray(files.zipped({"a.weight_hh": files.tensor(ONES)}))
+    flipped[flipped.index(values)] ^= 1
+    self.assert_refused(bytes(flipped), "tensor 'a.weight_hh'", "a checksum that differs")
+
+  def test_bombs(self):
+    bomb = bytes(50_000_000)
+    for members in ({"a.npy": bomb}, {"a/data.pkl": b"", "a/data/0": bomb}):
+      self.assert_refused(archive(members, zipfile.ZIP_DEFLATED), "grow to 50000000 bytes")
+
+
+class ArrayFaultsTest(FileTest):
+
+  @parameterized.parameters(
+      ("{", b"", "no header of"), ('{"a":1}', b"", "no header of"),
+      ('{"a":{"dtype":"F32","shape":[1]}}', b"", "no header of"),
+      ('{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}', bytes(4), "no header of"),
+      ('{"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}}', bytes(4), "no header of"),
+      ('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+       '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', bytes(4), "no header of"),
+      ('{"a":' + "[" * 100_000, b"", "no header of"),
+      ('{"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}', bytes(4), "type 'F8_E4M3'"),
+      ('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}', bytes(4), "4 bytes of"),
+      ('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(4), "bytes 0 to 8 of 4"),
+      ('{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', bytes(8), "its beginning at 0"),
+      ('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+       '"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', bytes(4), "tensor 'b'"),
+      ('{"a":{"dtype":"F32","shape":[0,99999999999,99999999999],"data_offsets":[0,0]}}', b"",
+       "tensor 'a'"),
+      ('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', bytes(5), "1 bytes after"),
+      ('{"__metadata__":{}}', b"", "no tensor"))
+  def test_safetensors(self, entries, values, message):
+    self.assert_refused(header(entries, values), message)
+
+  def test_a_header_beyond_the_file(self):
+    self.assert_refused(struct.pack("<Q", 100) + b"{}", "a header of 100 bytes in a file of 10")
+
+  @parameterized.parameters(
+      (np.array([{}], object), "'object'"), (np.ones(2, np.complex64), "'complex64'"),
+      (np.ones(2, [("a", "f4")]), "needed: numbers"), (np.array(["a", "b"]), "found strings"),
+      (np.ones(2, np.longdouble), "needed: numbers"), (np.array(b"a"), "needed: numbers"))
+  def test_types(self, array, message):
+    self.assert_refused(self.npz(weight=array), "array 'weight'", message)
+
+  def test_headers(self):
+    for data in (b"", b"\x93NUMPY", b"\x93NUMPY\3\0\1\0 ", b"\x93NUMPY\1\0\x0a\0" + b"(" * 10,
+                 b"\x93NUMPY\1\0\xff\x20" + b"(" * 0x20ff, b"\x93NUMPY\2\0\xff\xff\xff\xff{}"):
+      self.assert_refused(archive({"a.npy": data}), "array 'a'", "no header of NumPy's")
+    whole = io.BytesIO()
+    np.save(whole, ONES)
+    for data in (whole.getvalue()[:-1], whole.getvalue() + b"\0",
+                 whole.getvalue().replace(b"(2, 3)", b"(-2,3)"),
+                 whole.getvalue().replace(b"(2, 3)", b"(9, 9)")):
+      self.assert_refused(archive({"a.npy": data}), "tensor 'a' of shape")
+
+  def test_vocabularies(self):
+    self.assert_refused(self.npz(a=ONES, tokens=np.array(["a"]), itos=np.array(["b"])), "differ")
+    self.assert_refused(self.npz(a=ONES, tokens=np.array([["a"]])),
+                        "array 'tokens' of shape [1, 1]")
+
+
+class DamageTest(FileTest):
+
+  def damaged(self):
+    module = files.module("model.RNNModel", modules={"rnn": files.module("torch.nn.LSTM", {
+        "weight_hh_l0": files.parameter(np.ones([4, 1])), "bias": None})}, itos=["a", "b"])
+    yield from (files.zipped(module), files.old(module), safetensors.save(lstm()),
+                self.npz(a=ONES, tokens=np.array(["a"])), self.npz(np.savez_compressed, a=ONES))
+
+  def test_cut_short_anywhere(self):
+    for data in self.damaged():
+      for size in range(0, len(data), 50):
+        self.assert_refused(data[:size])
+      self.assert_refused(data[:-1])
+
+  def test_bits_flipped_anywhere(self):
+    randomly = random.Random(0)
+    for data in self.damaged():
+      for _ in range(300):
+        changed = bytearray(data)
+        for place in randomly.sample(range(len(data)), randomly.choice((1, 1, 5))):
+          changed[place] ^= 1 << randomly.randrange(8)
+        try:
+          found = self.read(bytes(changed))
+        except InputError as error:
+          self.assertNotIn("\n", str(error))
+        else:
+          self.assertTrue(all(isinstance(array.sum(dtype=np.float64), np.floating)
+                              for array in found.tensors.values()))
+
+
+if __name__ == "__main__":
+  absltest.main()
