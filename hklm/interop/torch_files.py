@@ -29,8 +29,9 @@ _KINDS = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": 
           "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32",
           "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
           "BoolStorage": "bool", "UntypedStorage": "uint8", "_UntypedStorage": "uint8"}
-_DTYPES = {name: np.dtype(name) for name in _KINDS.values() if name != "bfloat16"}
-_DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+_UNSIGNED = ("uint16", "uint32", "uint64")  # these have no class of storage
+_DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)} | {
+    name: np.dtype(name) for name in (*_KINDS.values(), *_UNSIGNED) if name != "bfloat16"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,7 +54,7 @@ class OtherFilesTest(FileTest):
 
   def test_no_file(self):
     for path, message in ((self.path, "No such file"), (os.path.dirname(self.path), "a folder"),
-                          ("/dev/null", "a pipe or device"), ("a\0b", "null byte")):
+                          ("/dev/null", "a pipe or device"), ("a\0b", "null")):
       with self.assertRaisesRegex(InputError, message):
         weights.read(path)
 
@@ -234,8 +234,8 @@ class DamageTest(FileTest):
         except InputError as error:
           self.assertNotIn("\n", str(error))
         else:
-          self.assertTrue(all(isinstance(array.sum(dtype=np.float64), np.floating)
-                              for array in found.tensors.values()))
+          for array in found.tensors.values():
+            self.assertLen(array.tobytes(), array.nbytes)
 
 
 if __name__ == "__main__":
