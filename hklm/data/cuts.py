@@ -31,7 +31,7 @@ def lines(pieces: Iterable[str], size: int = PART) -> Iterator[Part]:
   Yields:
     Parts, only that of an empty line empty.
 
-  >>> [tuple(part) for part in lines(["to b", "e\n\nor not"], size=3)]
+  >>> [tuple(part) for part in lines(["to b", "e\\n\\nor not"], size=3)]
   [('to', False), (' be', True), ('', True), ('or', False), (' not', True)]
   """
   held = ""
@@ -51,7 +51,7 @@ def lines(pieces: Iterable[str], size: int = PART) -> Iterator[Part]:
 def whole(parts: Iterable[Part]) -> Iterator[str]:
   """The lines of `lines`, put together.
 
-  >>> list(whole(lines(["to b", "e\n\nor not"], size=3)))
+  >>> list(whole(lines(["to b", "e\\n\\nor not"], size=3)))
   ['to be', '', 'or not']
   """
   held = []
