@@ -20,7 +20,7 @@ if HAS_TORCH:
 @absltest.skipUnless(HAS_TORCH, "PyTorch is not installed")
 class LayoutsTest(compared.ComparedTestCase):
 
-  @parameterized.parameters(*(foreign.LAYOUTS if HAS_TORCH else [None]))
+  @parameterized.parameters([(layout,) for layout in (foreign.LAYOUTS if HAS_TORCH else ["none"])])
   def test_logits_are_pytorchs(self, layout):
     folder = self.enter_context(tempfile.TemporaryDirectory())
     model, expected = foreign.make(layout, folder)

@@ -16,7 +16,6 @@ from tests.interop import torch_files as written
 from tests.purity.library_makers import Call, call
 
 TENSOR = standins.Tensor(standins.Storage("FloatStorage", "0", 4), 0, (2, 2), (2, 1))
-FILE = torch_files.TorchFile(None, (), {"0": np.zeros(16, np.uint8)}.get)
 
 
 def mapped(path: str) -> mmap.mmap:
@@ -56,7 +55,8 @@ PURE: dict[str, Callable[[], Call]] = {
         state_dicts.state_dict, {"model": {"weight_hh": TENSOR}, "epoch": 3}),
     "interop.state_dicts.symbols": lambda: call(state_dicts.symbols, {"itos": ["a", "b"]}),
     "interop.torch_files.TorchFile.array": lambda: call(
-        torch_files.TorchFile.array, FILE, "weight", TENSOR),
+        lambda tensor: torch_files.TorchFile(
+            None, (), lambda key: memoryview(bytes(16))).array("weight", tensor), TENSOR),
 }
 
 READING: dict[str, Callable[[str], Call]] = {
