@@ -23,12 +23,13 @@ os.environ |= {"JAX_COMPILATION_CACHE_DIR": programs.name,
 
 if os.environ.get("HKLM_BRIEF_TESTS") == "1":
   collect_ignore = [
-      "data", "experiments", "inference", "purity", "report", "doctest_test.py",
-      "heads_run_test.py", "lstm_impl_test.py", "readme_test.py", "resume_test.py", "soak_test.py",
+      "data", "experiments", "inference", "interop", "purity", "report", "training",
+      "doctest_test.py", "heads_run_test.py", "lstm_impl_test.py", "model_gradients_test.py",
+      "readme_test.py", "resume_test.py", "safetensors_test.py", "soak_test.py",
       "trainer_test.py", "watching_test.py", "nn/heads_test.py", "nn/inputs_test.py",
-      "nn/minimal_test.py", "nn/mogrifier_test.py", "nn/qrnn_test.py", "nn/sampled_test.py",
-      "nn/scans_test.py", "nn/sharded_test.py", "nn/varying_test.py", "nn/zoo_cells_test.py",
-      "training", "model_gradients_test.py"]
+      "nn/lstm_test.py", "nn/minimal_test.py", "nn/mogrifier_test.py", "nn/qrnn_test.py",
+      "nn/sampled_test.py", "nn/scans_test.py", "nn/sharded_test.py", "nn/varying_test.py",
+      "nn/zoo_cells_test.py"]
 
 # Files are handed out to workers whole: those that take longest first, so that no worker waits long
 # for another at the end.
