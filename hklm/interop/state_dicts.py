@@ -111,7 +111,7 @@ def _walk(value: Any, enters: Callable[[Any], bool]) -> Iterator[tuple[_Path, An
 def _is_module(value: Any) -> bool:
   state = value.state if isinstance(value, StandIn) else None
   return isinstance(state, dict) and all(
-      isinstance(state.get(name), dict) for name in ("_parameters", "_modules"))
+      isinstance(state.get(name), dict) for name in ("_parameters", "_buffers", "_modules"))
 
 
 def _is_optimizer(value: Any) -> bool:
@@ -135,8 +135,9 @@ def _of_module(module: StandIn) -> dict[str, Tensor]:
       continue
     state = module.state
     found.update(_tensors(prefix, state["_parameters"]))
-    passing = state.get("_non_persistent_buffers_set") or ()
-    buffers = state.get("_buffers") or {}
+    buffers, passing = state["_buffers"], state.get("_non_persistent_buffers_set", [])
+    if not isinstance(passing, list):
+      raise InputError("found a module whose buffers are none; needed: a whole file")
     found.update(_tensors(prefix, {name: part for name, part in buffers.items()
                                    if name not in passing}))
     inner = state["_modules"].items()

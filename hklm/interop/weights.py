@@ -9,6 +9,7 @@ Nothing that a file names is imported or called.
 import mmap
 import os
 import stat
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -140,10 +141,9 @@ def _from_arrays(arrays: dict[str, np.ndarray], symbols: bool) -> Weights:
     if name not in _SYMBOLS or array.ndim != 1:
       raise InputError(f"array {name!r} of shape {list(array.shape)}: found strings; needed: "
                        f"numbers, or a vocabulary called {', '.join(_SYMBOLS)}")
-  try:
-    found = {tuple(array.tolist()) for array in texts.values()} if symbols else {}
-  except ValueError:
-    raise InputError("found a vocabulary that is no text; needed: strings") from None
+    if (np.frombuffer(array.tobytes(), np.uint32) > sys.maxunicode).any():
+      raise InputError(f"array {name!r}: found a vocabulary that is no text; needed: strings")
+  found = {tuple(array.tolist()) for array in texts.values()} if symbols else {}
   if len(found) > 1:
     raise InputError(f"found the vocabularies {', '.join(texts)}, which differ; needed: one")
   return Weights({name: array for name, array in arrays.items() if name not in texts},

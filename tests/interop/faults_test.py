@@ -203,6 +203,8 @@ class ArrayFaultsTest(FileTest):
       self.assert_refused(archive({"a.npy": data}), "tensor 'a' of shape")
 
   def test_vocabularies(self):
+    words = np.array([0x110000], np.uint32).view("U1")
+    self.assert_refused(self.npz(a=ONES, tokens=words), "array 'tokens': found a vocabulary that")
     self.assert_refused(self.npz(a=ONES, tokens=np.array(["a"]), itos=np.array(["b"])), "differ")
     self.assert_refused(self.npz(a=ONES, tokens=np.array([["a"]])),
                         "array 'tokens' of shape [1, 1]")

@@ -100,6 +100,12 @@ class TorchReadingTest(parameterized.TestCase):
     self.assert_same(found, value)
     self.assertTrue(np.shares_memory(found["weight_hh"], found["row"]))
 
+  def test_checksums_that_were_not_computed(self):
+    torch.serialization.set_crc32_options(False)
+    self.addCleanup(torch.serialization.set_crc32_options, True)
+    value = {"weight_hh": torch.ones(2, 2)}
+    self.assert_same(self.read(value, True).tensors, value)
+
 
 if __name__ == "__main__":
   absltest.main()
