@@ -31,6 +31,8 @@ def main():
   corpus = flags.corpus() or corpora.builtin_corpus()
   cli.announce_device()
   run = cli.load_run()
+  if not FLAGS.corpus:
+    flags.check_text_of_its_own(run, "corpus")
   tokenizer = run.tokenizer
   if FLAGS.part != "all":
     parts = corpus.split(run.config.valid_fraction, run.config.test_fraction,

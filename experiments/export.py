@@ -66,8 +66,7 @@ def _check_file(path):
 
 def _beside(path):
   """Where the symbols of the ids go, and the tokenizer."""
-  stem = os.path.splitext(path)[0]
-  return f"{stem}.vocabulary.json", f"{stem}.tokenizer.json"
+  return f"{path}.vocabulary.json", f"{path}.tokenizer.json"
 
 
 def _save_torch(path, run):

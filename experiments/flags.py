@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from hklm import run as runs
 from hklm.config import ModelConfig, TokenizerConfig, TrainConfig
 from hklm.config.checks import Sizes
 from hklm.config.model import CELLS
 from hklm.data import corpora, sources
+from hklm.errors import InputError
 
 FLAGS = flags.FLAGS
 
@@ -87,7 +89,8 @@ _HELP = {
     "dtype": "float32, float64 or bfloat16.",
     "lstm_impl": "auto, scan, fused or cudnn: how the LSTM reads a sequence.",
     # TokenizerConfig
-    "tokenizer": "char, byte, word or bpe.",
+    "tokenizer": "char, byte, word or bpe. import_torch: char or word, by default what the "
+                 "vocabulary is.",
     "vocab_size": "The most ids of a word or bpe vocabulary; 0: no limit, 4096 for bpe.",
     "min_count": "Words seen less often are unknown.",
     "lowercase": "Lower-case words.",
@@ -200,6 +203,13 @@ def corpus(name: str = "corpus") -> corpora.Corpus | None:
     return None
   with sources.naming(f"--{name}"):
     return corpora.open_corpus(paths, FLAGS.encoding)
+
+
+def check_text_of_its_own(run: runs.Run, name: str):
+  """Refuses a run that was trained on no text, where flag `name` does not give one."""
+  if not runs.read_contents(run.path).text_fingerprint:
+    raise InputError(f"{run.path} has no text of its own, its weights were imported; needed: "
+                     f"--{name}")
 
 
 def fill_from_file(path: str):

@@ -38,11 +38,13 @@ def main():
   if FLAGS.vocabulary:
     symbols = vocabulary.read(FLAGS.vocabulary)
   if symbols is None:
-    raise InputError(f"{FLAGS.checkpoint} has no vocabulary; needed: --vocabulary, the "
-                     f"{imported.config.vocab_size} symbols of the model, one a line")
+    raise InputError(f"{FLAGS.checkpoint} has no vocabulary (tokens, itos or idx2word); needed: "
+                     f"--vocabulary, the {imported.config.vocab_size} symbols of the model, one a "
+                     "line or JSON")
   tokenizer = vocabulary.tokenizer(
       symbols, imported.config.vocab_size, FLAGS.tokenizer if FLAGS["tokenizer"].present else "",
-      FLAGS.unknown, FLAGS.end_of_line)
+      FLAGS.unknown, FLAGS.end_of_line,
+      needed=[name for name in ("unknown", "end_of_line") if FLAGS[name].present])
   config = TrainConfig(imported.config, TokenizerConfig(
       tokenizer.kind, unknown=FLAGS.unknown, end_of_line=FLAGS.end_of_line,
       symbols_in_text=tokenizer.kind == "word"))
@@ -50,6 +52,12 @@ def main():
                      params=imported.params)
   for row in (("tensor", "shape", "parameter", "note"), *imported.report):
     print("\t".join(map(_cell, row)).rstrip())
+  if tokenizer.kind == "word" and tokenizer.unknown is None and FLAGS.unknown:
+    cli.note(f"the vocabulary has no {FLAGS.unknown}: words that it lacks are errors; --unknown "
+             "names the one that stands for them")
+  if tokenizer.kind == "word" and tokenizer.end_of_line is None and FLAGS.end_of_line:
+    cli.note(f"the vocabulary has no {FLAGS.end_of_line}: line feeds are only white space; "
+             "--end_of_line names what ends a line")
   cli.note(f"run directory: {os.path.abspath(path)}")
 
 

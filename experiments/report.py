@@ -45,6 +45,7 @@ def _text(run):
       raise InputError(f"--input={FLAGS.input}: found a table; needed: plain text, one of its "
                        "columns in a file of its own")
     return flags.corpus("input"), FLAGS.input
+  flags.check_text_of_its_own(run, "input")
   file = os.path.join(run.path, "train.flags")
   if os.path.isfile(file):  # a run of `hklm.train` has none
     flags.fill_from_file(file)

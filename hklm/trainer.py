@@ -103,6 +103,9 @@ def train(config: TrainConfig, run_dir: str, corpus: corpora.Corpus | Sequence[s
     start = functools.partial(step.init, lm, optimizer, config.batch_size, config.seed, config,
                               cell, base and resuming.fitting(base, lm))
     its = older or runs.Contents(config, text.tokenizer, text.fingerprint, found.base_fingerprint)
+    if older and not its.text_fingerprint:
+      raise InputError("the run was imported and has no state of training to go on from; needed: "
+                       "--init_from and another --run_dir")
     if its.text_fingerprint != text.fingerprint:
       raise InputError("the text is not the one that the run began with; needed: the same --corpus "
                        "and --valid_corpus, unchanged, to resume it, or --init_from for a new run")

@@ -105,6 +105,9 @@ def _counts(values: Any) -> tuple[int, ...]:
 
 def _tensor(args: tuple, dtype: Any = None, metadata: Any = None) -> Tensor:
   storage, offset, size, stride = args[:4]
+  if isinstance(storage, StandIn):
+    raise InputError("found a tensor that Python's pickle has written; needed: what torch.save "
+                     "writes")
   if not isinstance(storage, Storage):
     raise TypeError(storage)
   strides = tuple(count_of(value) for value in stride)

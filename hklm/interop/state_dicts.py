@@ -134,6 +134,13 @@ def _of_module(module: StandIn) -> dict[str, Tensor]:
     if not _is_module(module) or len(prefix) > _LONGEST_NAME:
       continue
     state = module.state
+    for name, value in state.items():
+      if (name, value) in (("nonlinearity", "relu"), ("mode", "RNN_RELU")):
+        raise InputError(f"module {prefix.removesuffix('.')!r}: found a recurrent layer of relu; "
+                         "needed: tanh, which hklm's cell has")
+      if name == "max_norm" and value is not None:
+        raise InputError(f"module {prefix.removesuffix('.')!r}: found an embedding with max_norm, "
+                         "which changes vectors as they are read; needed: one without")
     found.update(_tensors(prefix, state["_parameters"]))
     buffers, passing = state["_buffers"], state.get("_non_persistent_buffers_set", [])
     if not isinstance(passing, list):

@@ -222,6 +222,8 @@ def _layer(numbers, its, module, cell, gate_order, forget_offset):
       blocks = dict(zip(gate_order, np.split(numbers[name], len(GATES)), strict=True))
       params[names[part]] = np.concatenate([blocks[gate] for gate in GATES])
       notes[names[part]] = f"gates {gate_order} made {GATES}"
+  if cell == "vanilla":
+    notes.setdefault("w_hh", "taken for tanh")
   rows = [Row(name, numbers[name].shape, f"{module}/{names[part]}", notes.get(names[part], ""))
           for part, name in its.items()]
   needed = {"b", "b_hh"} if biases and cell == "gru" else {"b"} if forget_offset else set()

@@ -7,7 +7,7 @@ hold, and so `\\t`, `\\r` and `\\\\` for a tab, a carriage return and a backslas
 
 import codecs
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hklm.data import base
 from hklm.data.characters import CharTokenizer
@@ -34,11 +34,15 @@ def read(path: str) -> tuple[str, ...]:
   """
   try:
     with open(path, "rb") as file:
-      text = file.read().removeprefix(codecs.BOM_UTF8).decode("utf-8")
+      data = file.read()
+    text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
   except OSError as error:
     raise InputError(f"{path}: {error.strerror}; needed: a file with one symbol a line, or JSON"
                      ) from error
   except UnicodeDecodeError as error:
+    if data.startswith((b"\x80", b"PK\3\4")):
+      raise InputError(f"{path}: found a pickle; needed: one symbol a line, or JSON; in Python, "
+                       "json.dump(dictionary.idx2word, open('words.json', 'w'))") from error
     raise InputError(f"{path}: not UTF-8 (byte {error.start}); needed: one symbol a line, or JSON"
                      ) from error
   try:
@@ -78,7 +82,7 @@ def _from_lines(path, text) -> tuple[str, ...]:
 
 
 def tokenizer(symbols: Sequence[str], vocab_size: int, kind: str = "", unknown: str = "<unk>",
-              end_of_line: str = "<eos>") -> base.Tokenizer:
+              end_of_line: str = "<eos>", needed: Collection[str] = ()) -> base.Tokenizer:
   """The tokenizer that gives each symbol its own id.
 
   Args:
@@ -87,12 +91,13 @@ def tokenizer(symbols: Sequence[str], vocab_size: int, kind: str = "", unknown: 
     kind: `char` or `word`; empty: `char` if every symbol is one character.
     unknown: the word that stands for those that are not there; none if the vocabulary lacks it.
     end_of_line: the word that stands for the end of a line; none if the vocabulary lacks it.
+    needed: which of `unknown` and `end_of_line` a vocabulary of words must not lack.
 
   Returns:
     A `CharTokenizer`, or a `WordTokenizer` of a text in which the two words may be written.
 
   Raises:
-    InputError: another number of symbols than V, one twice, one that is not of this kind.
+    InputError: another number of symbols than V, one twice, one not of this kind, one not there.
 
   >>> its = tokenizer(["the", "<eos>", "<unk>"], 3)
   >>> its.encode("the <unk> cat\\n").tolist(), its.decode([0, 0, 1])
@@ -118,6 +123,10 @@ def tokenizer(symbols: Sequence[str], vocab_size: int, kind: str = "", unknown: 
   if broken is not None:
     raise InputError(f"in the vocabulary {broken!r} is not a word, which has no white space; "
                      "needed for --tokenizer=word: words alone, and <eos> for the end of a line")
+  for name, symbol in (("unknown", unknown), ("end_of_line", end_of_line)):
+    if name in needed and symbol and symbol not in places:
+      raise InputError(f"--{name}={symbol} is not in the vocabulary; needed: its spelling there, "
+                       f"or --{name}= for none")
   controls = [symbol for symbol in (unknown, end_of_line) if symbol in places]
   return WordTokenizer(
       tuple(symbol for symbol in symbols if symbol not in controls),

@@ -108,11 +108,12 @@ class TorchTest(ExportTestCase):
     run = hklm.load_run(self.made_run(kind))
     done = self.exported(run.path, "torch", f"{name}.safetensors")
     self.assertEqual(done.status, 0, done.stderr)
-    self.assertEqual(tokenizers.load(self.path(f"{name}.tokenizer.json")), run.tokenizer)
+    self.assertEqual(tokenizers.load(self.path(f"{name}.safetensors.tokenizer.json")),
+                     run.tokenizer)
     if symbols is None:
-      self.assertFalse(os.path.exists(self.path(f"{name}.vocabulary.json")))
+      self.assertFalse(os.path.exists(self.path(f"{name}.safetensors.vocabulary.json")))
     else:
-      text = pathlib.Path(self.path(f"{name}.vocabulary.json")).read_text(encoding="utf-8")
+      text = pathlib.Path(self.path(f"{name}.safetensors.vocabulary.json")).read_text("utf-8")
       self.assertEqual(json.loads(text), symbols)
     tensors = safetensors.numpy.load_file(self.path(f"{name}.safetensors"))
     np.testing.assert_array_equal(tensors["encoder.weight"], run.params["embedding"]["table"])
@@ -154,7 +155,7 @@ class TorchTest(ExportTestCase):
   def test_what_is_there_stays(self):
     run_dir = self.made_run()
     self.assertEqual(self.exported(run_dir, "torch", "model.npz").status, 0)
-    for name in ("model.npz", "model.vocabulary.json", "model.tokenizer.json"):
+    for name in ("model.npz", "model.npz.vocabulary.json", "model.npz.tokenizer.json"):
       with self.subTest(name):
         texts.write(self.folder, name, "mine")
         done = self.exported(run_dir, "torch", "model.npz")

@@ -12,7 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import hklm
-from experiments import evaluate, import_torch, train
+from experiments import evaluate, import_torch, report, train
 from hklm.data.words import WordTokenizer
 from hklm.training import checkpoints
 from tests.experiments import binaries
@@ -154,6 +154,14 @@ class ImportTorchTest(parameterized.TestCase):
     self.assertEqual((figures["tokens"], figures["oov_tokens"]), (len(ids) - 1, 16))
     np.testing.assert_allclose(figures["nll_nats"], nats, rtol=1e-5)
 
+    for program, flags, needed in (
+        (evaluate, (), "--corpus"), (report, (f"--output={self.folder}/r.html",), "--input")):
+      done = binaries.here(program, f"--run_dir={self.run_dir}", *flags)
+      self.assertRegex(done.stderr, f"error: .* has no text of its own, .*; needed: {needed}")
+    done = binaries.here(train, f"--run_dir={self.run_dir}", corpus, "--resume", "--batch_size=2",
+                         "--bptt=5")
+    self.assertRegex(done.stderr, "error: .*--init_from")
+
     tuned = os.path.join(self.folder, "tuned")
     done = binaries.here(train, f"--init_from={self.run_dir}", f"--run_dir={tuned}", corpus,
                          "--steps=1", "--bptt=5", "--batch_size=2", "--learning_rate=1e-9")
@@ -171,7 +179,7 @@ class ImportTorchTest(parameterized.TestCase):
        "rnn.weight_ih_l0_reverse is of a bidirectional layer"),
       ("gates", lambda its: its, ("--gate_order=ifg",), "--gate_order=ifg is unknown"),
       ("nameless", lambda its: its, ("--vocabulary=",),
-       "has no vocabulary; needed: --vocabulary, the 7 symbols"),
+       "has no vocabulary .*; needed: --vocabulary, the 7 symbols"),
       ("tokenizer", lambda its: its, ("--tokenizer=bpe",), "--tokenizer=bpe: a vocabulary is"),
       ("size", lambda its: its | {"encoder.weight": np.ones([8, H], np.float32),
                                   "decoder.weight": np.zeros([8, H], np.float32),
@@ -199,6 +207,19 @@ class ImportTorchTest(parameterized.TestCase):
     self.assertEqual(self.imported(other, "--overwrite").status, 0)
     np.testing.assert_array_equal(hklm.load_run(self.run_dir).params["head"]["w"],
                                   other["decoder.weight"])
+
+  def test_control_symbols_that_the_vocabulary_lacks_are_told(self):
+    words = [{"<unk>": "UNK", "<eos>": "</s>"}.get(word, word) for word in WORDS]
+    self.vocabulary = self.written("words.txt", "\n".join(words) + "\n")
+    done = self.imported(lstm(**SMALL))
+    self.assertEqual(done.status, 0)
+    self.assertRegex(done.stderr, "the vocabulary has no <unk>: words that it lacks are errors")
+    self.assertRegex(done.stderr, "the vocabulary has no <eos>: line feeds are only white space")
+    done = self.imported(lstm(**SMALL), "--unknown=UNK", "--end_of_line=<S>", "--overwrite")
+    self.assertRegex(done.stderr, "^error: --end_of_line=<S> is not in the vocabulary")
+    done = self.imported(lstm(**SMALL), "--unknown=UNK", "--end_of_line=</s>", "--overwrite")
+    self.assertEqual(done.status, 0)
+    self.assertNotIn("vocabulary has no", done.stderr)
 
   def test_no_checkpoint(self):
     done = binaries.here(import_torch, f"--run_dir={self.run_dir}")

@@ -119,6 +119,24 @@ class TorchFaultsTest(FileTest):
       self.assert_refused(self.save(form, {"a.weight_hh": call, "b": value}), "tensor 'b'", message)
 
   @FORMATS
+  def test_modules_that_compute_something_else(self, form):
+    for attribute, message in (({"nonlinearity": "relu"}, "found a recurrent layer of relu"),
+                               ({"mode": "RNN_RELU"}, "found a recurrent layer of relu"),
+                               ({"max_norm": 1.0}, "found an embedding with max_norm")):
+      inner = files.module("torch.nn.M", tensors(lstm()))
+      inner.state |= {"nonlinearity": "tanh", "mode": "RNN_TANH", "max_norm": None}
+      whole = files.module("m.M", modules={"inner": inner})
+      self.assertLen(self.read(self.save(form, whole)).tensors, len(lstm()))
+      inner.state |= attribute
+      self.assert_refused(self.save(form, whole), "module 'inner'", message)
+
+  @FORMATS
+  def test_what_pickle_wrote(self, form):
+    storage = files.Called(files.Name("torch.storage", "_load_from_bytes"), b"")
+    value = files.Called(files.REBUILD, storage, 0, (1,), (1,))
+    self.assert_refused(self.save(form, {"weight_hh": value}), "that Python's pickle has written")
+
+  @FORMATS
   def test_names(self, form):
     for name in ("a\nb", "\x1b[31m", "a" * 2000, "\ud800"):
       self.assert_refused(self.save(form, {name: files.tensor(ONES)}), "a tensor called")

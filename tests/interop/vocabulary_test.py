@@ -1,4 +1,5 @@
 import os
+import pickle
 import tempfile
 
 from absl.testing import absltest, parameterized
@@ -37,7 +38,8 @@ class ReadTest(parameterized.TestCase):
       (b'{"a": 1, "b": 2}', "found the id 2, needed each of 0 to 1 once"),
       (b'{"a": 0, "b": 0}', "found an id twice"), (b'{"a": 0, "b": "1"}', "found the id '1'"),
       (b'{"a": false, "b": 1}', "found the id False"), (b'{"a": 0.0}', "found the id 0.0"),
-      (b'{"a": 0, "b": -1}', "found the id -1"))
+      (b'{"a": 0, "b": -1}', "found the id -1"),
+      (pickle.dumps(["a"]), "found a pickle; needed: one symbol a line, or JSON; in Python, json"))
   def test_what_is_refused(self, content, message):
     with self.assertRaises(InputError) as raised:
       self.read(content)
@@ -84,6 +86,14 @@ class TokenizerTest(parameterized.TestCase):
   def test_what_is_refused(self, symbols, size, kind, message):
     with self.assertRaisesRegex(InputError, message):
       vocabulary.tokenizer(symbols, size, kind)
+
+  def test_control_symbols_that_are_needed(self):
+    its = vocabulary.tokenizer(["a", "UNK"], 2, unknown="UNK", needed=["unknown"])
+    self.assertEqual((its.unknown, its.end_of_line), (1, None))
+    its = vocabulary.tokenizer(["aa", "UNK"], 2, unknown="", needed=["unknown"])
+    self.assertIsNone(its.unknown)
+    with self.assertRaisesRegex(InputError, "--end_of_line=<eos> is not in the vocabulary; needed"):
+      vocabulary.tokenizer(["aa", "UNK"], 2, unknown="UNK", needed=["unknown", "end_of_line"])
 
 
 if __name__ == "__main__":
