@@ -15,6 +15,7 @@ from absl import app, flags, logging
 
 import hklm
 from hklm import run as runs
+from hklm.data import base
 from hklm.errors import InputError
 
 flags.DEFINE_bool("debug", False, "Show a traceback with an error.")
@@ -117,5 +118,5 @@ def _guarded(main):
 
 
 def _fail(error):
-  note("error: " + " ".join(str(error).split()))
+  note("error: " + base.printable(" ".join(str(error).split())))  # names may come from a file
   sys.exit(1)

@@ -105,7 +105,12 @@ def _write(file, path, tensors):
     np.savez(file, **tensors)
   else:
     import torch
-    torch.save({name: _tensor(torch, its) for name, its in tensors.items()}, file)
+    try:
+      torch.save({name: _tensor(torch, its) for name, its in tensors.items()}, file)
+    except RuntimeError as error:  # what PyTorch makes of a full disk
+      if not isinstance(error.__context__, OSError):
+        raise
+      raise error.__context__ from None
 
 
 def _tensor(torch, array):

@@ -66,14 +66,34 @@ def nested(tensors: Mapping, lm: LanguageModel, source: str = "parameters") -> d
   Traceback (most recent call last):
   hklm.errors.InputError: parameters: tensor head/b: found float32[4], needed float32[5]
   """
+  check(tensors, lm, source)
+  return {module: {name: jnp.array(tensors[f"{module}/{name}"]) for name in its}
+          for module, its in shapes(lm).items()}
+
+
+def check(tensors: Mapping, lm: LanguageModel, source: str = "parameters"):
+  """Refuses tensors that are not a model's parameters.
+
+  Args:
+    tensors: arrays by name.
+    lm: the model.
+    source: where they come from, for messages.
+
+  Raises:
+    InputError: one is missing, too many, of another shape or dtype, or not finite (named).
+
+  >>> from hklm import ModelConfig, language_model
+  >>> lm = language_model(ModelConfig(vocab_size=5, embedding_size=0, hidden_size=4))
+  >>> check({}, lm)
+  Traceback (most recent call last):
+  hklm.errors.InputError: parameters: tensor head/b: found nothing, needed float32[5]
+  """
   needed = described(lm)
   for name in sorted(set(tensors) | set(needed)):
     found, its = _spelled(tensors.get(name)), _spelled(needed.get(name))
     if found != its:
       raise InputError(f"{source}: tensor {name}: found {found}, needed {its}")
   check_finite(tensors, source)
-  return {module: {name: jnp.array(tensors[f"{module}/{name}"]) for name in its}
-          for module, its in shapes(lm).items()}
 
 
 def check_finite(tensors: Mapping, source: str = "parameters"):

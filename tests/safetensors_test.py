@@ -131,6 +131,9 @@ class FolderTest(SafetensorsTest):
          parameters.described(hklm.language_model(MODEL)).items()}, hklm.language_model(MODEL))
     params["head"]["b"] = params["head"]["b"].at[0].set(np.nan)
     self.assert_refused("tensor head/b is not finite", folders.save, self.path, CONTENTS, params)
+    params["head"]["b"] = np.zeros(7, np.float32)
+    self.assert_refused("tensor head/b: found float32[7], needed", folders.save, self.path,
+                        CONTENTS, params)
     self.assertFalse(os.path.exists(self.path))
 
 

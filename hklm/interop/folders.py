@@ -5,9 +5,10 @@
 
 import os
 
-from hklm import files, safetensors
+from hklm import files, parameters, safetensors
 from hklm import run as runs
 from hklm.errors import InputError
+from hklm.model import language_model
 
 NAMES = (runs.CONFIG, runs.TOKENIZER, safetensors.NAME)
 
@@ -22,8 +23,8 @@ def save(path: str, contents: runs.Contents, params, overwrite: bool = False):
     overwrite: whether an older folder of this kind may be replaced.
 
   Raises:
-    InputError: parameters that are not finite; something is there that may not be replaced; it
-      cannot be written.
+    InputError: parameters that are not the model's, or not finite; something is there that may not
+      be replaced; it cannot be written.
 
   >>> import tempfile, hklm, jax
   >>> from hklm.data.characters import CharTokenizer
@@ -38,6 +39,7 @@ def save(path: str, contents: runs.Contents, params, overwrite: bool = False):
   if os.path.isdir(path) and os.listdir(path) and not runs.is_run(path):  # another program's model
     raise InputError(f"--output={path} is there and is not what export wrote; needed: another "
                      "--output")
+  parameters.check(parameters.flat(params), language_model(contents.config.model))
   with files.written_folder(path, "output", NAMES, overwrite) as folder:
     runs.write_contents(folder, contents)
     with files.whole(os.path.join(folder, safetensors.NAME)) as file:

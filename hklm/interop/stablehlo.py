@@ -149,11 +149,11 @@ def save(path: str, lm: LanguageModel, params, tokenizer: base.Tokenizer, overwr
     overwrite: whether an older folder of this kind may be replaced.
 
   Raises:
-    InputError: parameters that are not finite; what cannot be exported; something is there that may
-      not be replaced; it cannot be written.
+    InputError: parameters that are not the model's, or not finite; what cannot be exported;
+      something is there that may not be replaced; it cannot be written.
   """
   tensors = {name: np.asarray(leaf) for name, leaf in parameters.flat(params).items()}
-  parameters.check_finite(tensors)
+  parameters.check(tensors, lm)
   with files.written_folder(path, "output", NAMES, overwrite) as folder:
     for name, serialized in exported(lm).items():
       with open(os.path.join(folder, f"{name}.stablehlo"), "wb") as file:

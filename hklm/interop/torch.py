@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hklm import parameters
 from hklm.config import ModelConfig, checks
 from hklm.errors import InputError
 from hklm.interop import checked, layouts
+from hklm.model import language_model
 
 GATES = "ifgo"  # PyTorch's order and ours; g is the candidate
 PARTS = {"weight_ih": "w_ih", "weight_hh": "w_hh", "weight_hr": "w_hr", "bias_ih": "b",
@@ -141,8 +143,8 @@ def export_state_dict(config: ModelConfig, params: Mapping) -> dict[str, np.ndar
     NumPy's arrays, not copied where the parameters are such.
 
   Raises:
-    InputError: PyTorch's modules cannot represent the model (what is named), or the parameters are
-      another's.
+    InputError: PyTorch's modules cannot represent the model (what is named); parameters that are
+      not the model's, or not finite.
 
   >>> import hklm, jax
   >>> lm = hklm.language_model(hklm.ModelConfig(vocab_size=5, embedding_size=3, hidden_size=2))
@@ -152,10 +154,8 @@ def export_state_dict(config: ModelConfig, params: Mapping) -> dict[str, np.ndar
   """
   _check_exportable(config)
   places = _names(config)
-  flat = {f"{module}/{name}": leaf for module, its in params.items() for name, leaf in its.items()}
-  for place in sorted(set(flat) ^ set(places.values())):
-    raise InputError(f"parameter {place} is {'not of' if place in flat else 'missing for'} this "
-                     "config; needed: config and parameters of one model")
+  flat = parameters.flat(params)
+  parameters.check(flat, language_model(config))
   tensors = {name: np.asarray(flat[place]) for name, place in places.items()}
   if config.num_biases == 1:
     tensors |= {name.replace("bias_ih", "bias_hh"): np.zeros_like(tensor)

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import os
 import pathlib
+import resource
+import signal
 import tempfile
 from unittest import mock
 
@@ -135,6 +137,20 @@ class TorchTest(ExportTestCase):
       third = torch.load(self.path("modelpt.pt"), weights_only=True)
       for name, tensor in first.items():
         np.testing.assert_array_equal(third[name].numpy(), tensor)
+
+  @parameterized.parameters(*((".safetensors", ".npz") + ((".pt",) if HAS_TORCH else ())))
+  def test_a_full_disk(self, ending):
+    run_dir = self.made_run()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+      resource.setrlimit(resource.RLIMIT_FSIZE, (900, limit[1]))
+      done = self.exported(run_dir, "torch", f"full{ending}")
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+      signal.signal(signal.SIGXFSZ, handler)
+    self.assert_refused(done, "cannot be written")
+    self.assertEqual([name for name in os.listdir(self.folder) if "full" in name], [])
 
   def test_bfloat16(self):
     run_dir = self.made_run(dtype="bfloat16")

@@ -22,12 +22,13 @@ T, B = 5, 3
 class WordModel(nn.Module):
   """As pytorch/examples word_language_model: `encoder`, `rnn`, `decoder`."""
 
-  def __init__(self, V, E, H, layers, kind="LSTM", tied=False, bias=True):
+  def __init__(self, V, E, H, layers, kind="LSTM", tied=False, bias=True, **options):
     super().__init__()
     self.drop = nn.Dropout(0.5)
     self.encoder = nn.Embedding(V, E)
-    self.rnn = getattr(nn, kind)(E, H, layers, dropout=0.5 if layers > 1 else 0.0, bias=bias)
-    self.decoder = nn.Linear(H, V, bias=bias)
+    self.rnn = getattr(nn, kind)(E, H, layers, dropout=0.5 if layers > 1 else 0.0, bias=bias,
+                                 **options)
+    self.decoder = nn.Linear(options.get("proj_size", H), V, bias=bias)
     if tied:
       self.decoder.weight = self.encoder.weight
 
@@ -185,17 +186,26 @@ def _arrays(folder):
   return model
 
 
-def _gru(folder):
-  model = WordModel(len(WORDS), 3, 4, 2, kind="GRU")
+def _state_dict(folder, kind="GRU", **options):
+  model = WordModel(len(WORDS), 3, 4, 2, kind=kind, **options)
   torch.save(model.state_dict(), os.path.join(folder, "model.pt"))
   _lines(folder, WORDS)
   return model
 
 
+def _rnn(folder):
+  return _state_dict(folder, "RNN")
+
+
+def _projected(folder):
+  return _state_dict(folder, "LSTM", proj_size=2)
+
+
 LAYOUTS: Mapping[str, Callable[[str], nn.Module]] = {
     "whole_module": _whole_module, "old_file": _old_file,
     "state_dict_in_parallel": _state_dict_in_parallel, "awd": _awd, "one_hot": _one_hot,
-    "cells": _cells, "arrays": _arrays, "gru": _gru, "old_whole_module": _old_whole_module}
+    "cells": _cells, "arrays": _arrays, "gru": _state_dict,
+    "rnn": _rnn, "projected": _projected, "old_whole_module": _old_whole_module}
 NOT_RECORDED = ("old_whole_module",)  # PyTorch puts the source of its own modules into it
 
 

@@ -17,7 +17,7 @@ class RecordedTest(compared.ComparedTestCase):
       self.check(str(folder), expected)
 
   def test_all_are_there(self):
-    self.assertLen(LAYOUTS, 8)
+    self.assertLen(LAYOUTS, 10)
 
 
 if __name__ == "__main__":

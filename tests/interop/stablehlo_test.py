@@ -169,6 +169,9 @@ class FolderTest(parameterized.TestCase):
     params["head"]["b"] = params["head"]["b"].at[0].set(np.inf)
     with self.assertRaisesRegex(InputError, "tensor head/b is not finite"):
       self.save(params=params)
+    params["head"]["b"] = params["head"]["b"][1:]
+    with self.assertRaisesRegex(InputError, "tensor head/b: found .*, needed"):
+      self.save(params=params)
     file = texts.write(self.folder, "file", "text")
     with self.assertRaisesRegex(InputError, r"cannot be written "):
       self.save(os.path.join(file, "functions"))
