@@ -15,7 +15,8 @@ from hklm.interop.standins import Global, StandIn, Storage, count_of, key_of, re
 
 # A vocabulary of 300000 words takes 2 million operations; each may cost 72 bytes of memory.
 _MOST_OPERATIONS = 10_000_000
-
+_BYTES_OF_OPERATION = 72
+_LONGEST_NAME = 1000  # of a class or function; names are copied
 
 
 class Pickled(NamedTuple):
@@ -49,9 +50,7 @@ def read(file: BinaryIO) -> Pickled:
   done = 0
   try:
     for done, (operation, argument, _) in enumerate(pickletools.genops(file)):
-      if done == _MOST_OPERATIONS:
-        raise InputError(f"found a pickle of more than {done} operations; needed: tensors, and "
-                         "little beside them")
+      machine.spend(1)
       _OPERATIONS[operation.name](machine, argument)
     return Pickled(machine.stack.pop(), machine.storages, tuple(machine.calls))
   except InputError:
@@ -67,12 +66,25 @@ class _Machine:
   def __init__(self):
     self.stack, self.outer, self.memo = [], [], {}
     self.storages, self.calls = {}, {}
+    self.spent = 0
+
+  def spend(self, operations: int) -> None:
+    self.spent += operations
+    if self.spent > _MOST_OPERATIONS:
+      raise InputError(f"found a pickle of more than {_MOST_OPERATIONS} operations; needed: "
+                       "tensors, and little beside them")
 
   def since_mark(self) -> list:
     items, self.stack = self.stack, self.outer.pop()
     return items
 
   def call(self, function: Any, args: Any) -> None:
+    # One value, in the file once, may be given to any number of calls that copy it.
+    if isinstance(args, tuple) and args:
+      if isinstance(args[0], str):
+        self.spend(len(args[0]) // _BYTES_OF_OPERATION)
+      elif isinstance(args[0], list):
+        self.spend(len(args[0]))
     made = rebuilt(function, args)
     if isinstance(made, StandIn) and not made.made_by.startswith(("torch.", "numpy.")):
       self.calls.setdefault(made.made_by)
@@ -82,6 +94,8 @@ class _Machine:
     """What torch keeps outside the pickle: storages, and the source text of modules."""
     if saved[0] == "module":
       return saved[1]
+    if len(saved) > 6:  # it may be any length, again and again
+      raise ValueError(len(saved))
     what, kind, key, _, elements, *view = saved
     if what != "storage" or not isinstance(kind, Global) or not isinstance(key, str):
       raise ValueError(what)
@@ -182,15 +196,21 @@ def _set_items(machine, argument):
   _put_items(machine.stack[-1], items)
 
 
+def _named(module, name):
+  if not isinstance(name, str) or not isinstance(module, str):
+    raise TypeError(name)
+  if len(module) + len(name) > _LONGEST_NAME:
+    raise ValueError(len(name))
+  return Global(f"{module}.{name}")
+
+
 def _global(machine, argument):
-  machine.stack.append(Global(argument.replace(" ", ".", 1)))
+  machine.stack.append(_named(*argument.split(" ", 1)))
 
 
 def _stack_global(machine, argument):
   name, module = machine.stack.pop(), machine.stack.pop()
-  if not isinstance(name, str) or not isinstance(module, str):
-    raise TypeError(name)
-  machine.stack.append(Global(f"{module}.{name}"))
+  machine.stack.append(_named(module, name))
 
 
 def _reduce(machine, argument):
@@ -200,12 +220,14 @@ def _reduce(machine, argument):
 
 def _new_with_keywords(machine, argument):
   keywords, args, function = (machine.stack.pop() for _ in range(3))
-  machine.stack.append(StandIn(getattr(function, "name", ""), args, items=dict(keywords)))
+  if not isinstance(keywords, dict):
+    raise TypeError(function)
+  machine.stack.append(StandIn(getattr(function, "name", ""), (args, keywords)))
 
 
 def _instance(machine, argument):
   args = tuple(machine.since_mark())
-  machine.call(Global(argument.replace(" ", ".", 1)), args)
+  machine.call(_named(*argument.split(" ", 1)), args)
 
 
 def _object(machine, argument):

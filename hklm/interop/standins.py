@@ -110,11 +110,11 @@ def _tensor(args: tuple, dtype: Any = None, metadata: Any = None) -> Tensor:
                      "writes")
   if not isinstance(storage, Storage):
     raise TypeError(storage)
+  if len(size) != len(stride) or len(size) > 32:  # before anything is done per axis
+    raise InputError(f"found a tensor of {len(size)} axes with {len(stride)} strides; needed: as "
+                     "many, at most 32")
   strides = tuple(count_of(value) for value in stride)
   size = _counts(size)
-  if len(size) != len(strides) or len(size) > 32:
-    raise InputError(f"found a tensor of {len(size)} axes with {len(strides)} strides; needed: as "
-                     "many, at most 32")
   name = dtype.name.removeprefix("torch.") if isinstance(dtype, Global) else None
   return Tensor(storage, count_of(offset), size, strides, name, bool(metadata))
 
@@ -131,7 +131,7 @@ def _first(args: tuple) -> Any:
 def _subclassed(args: tuple) -> Any:
   function, kind, given = args[:3]
   rebuild = _REBUILT.get(function.name)
-  if rebuild in (None, _subclassed):
+  if rebuild is None or not function.name.startswith("torch._utils."):  # no containers: they copy
     return StandIn(kind.name, given)
   return rebuild(given)
 

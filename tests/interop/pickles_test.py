@@ -156,6 +156,41 @@ class PicklesTest(parameterized.TestCase):
       shared = [shared, shared]
     self.assertIsNone(state_dicts.symbols(read(pickle.dumps(shared, 2))))
 
+  def test_keywords_are_neither_copied_nor_hashed(self):
+    deep = b")" + b"\x85" * 2_000_000
+    with self.assertRaisesRegex(InputError, "damaged"):
+      read(b"\x80\x02ca\nb\n)](" + deep + b"K\x01\x86e\x92.")
+    first, second = read(b"\x80\x02ca\nb\nq\x000}q\x010](h\x00)h\x01\x92h\x00)h\x01\x92e.")
+    self.assertIs(first.args[1], second.args[1])
+
+  @parameterized.parameters(
+      (b"c_codecs\nencode\n", b"X\x58\x02\x00\x00" + b"a" * 600),
+      (b"ccollections\nOrderedDict\n", b"](" + b"K\x01K\x02\x86" * 9 + b"e"))
+  def test_copies_of_one_value_are_counted(self, function, value):
+    data = b"\x80\x02" + function + b"q\x00" + value + b"q\x01](" + b"h\x00h\x01\x85R" * 50 + b"e."
+    self.assertLen(read(data), 50)
+    with (mock.patch.object(pickles, "_MOST_OPERATIONS", 500),  # 8 or 9 a copy, 200 to make them
+          self.assertRaisesRegex(InputError, "more than 500 operations")):
+      read(data)
+
+  def test_names_and_shapes_are_short(self):
+    # Each of these could be in the file once, and copied in each of a million operations.
+    name = b"X\xd0\x07\x00\x00" + b"a" * 2000
+    storage = (b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n"
+               b"X\x01\x00\x00\x000NK\x01")
+    tensor = b"ctorch._utils\n_rebuild_tensor\n(" + storage + b"tQK\x00"
+    axes = b"(" + b"K\x01" * 99 + b"t"
+    for data in (name + b"\x8c\x01b\x93", b"c" + b"a" * 2000 + b"\nb\n", storage + b"N" * 9 + b"tQ"):
+      with self.assertRaisesRegex(InputError, "damaged"):
+        read(b"\x80\x04" + data + b".")
+    with self.assertRaisesRegex(InputError, "99 axes with 99 strides"):
+      read(b"\x80\x02" + tensor + axes + axes + b"tR.")
+
+  def test_only_tensors_are_rebuilt_of_subclasses(self):
+    found = read(b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\nc_codecs\nencode\nca\nb\n"
+                 b"X\x01\x00\x00\x00a\x85\x87R.")
+    self.assertEqual((found.made_by, found.args), ("a.b", ("a",)))
+
   def test_too_long(self):
     with (mock.patch.object(pickles, "_MOST_OPERATIONS", 10),
           self.assertRaisesRegex(InputError, "more than 10 operations")):
