@@ -49,9 +49,10 @@ def read(file: BinaryIO) -> Pickled:
   machine = _Machine()
   done = 0
   try:
-    for done, (operation, argument, _) in enumerate(pickletools.genops(file)):
+    for operation, argument, _ in pickletools.genops(file):
       machine.spend(1)
       _OPERATIONS[operation.name](machine, argument)
+      done += 1
     return Pickled(machine.stack.pop(), machine.storages, tuple(machine.calls))
   except InputError:
     raise

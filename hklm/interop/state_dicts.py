@@ -4,6 +4,7 @@ The object may be a state dict, a whole module, or lists and dicts with such amo
 module's tensors get the names that its `state_dict()` would give them.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from hklm.interop.standins import StandIn, Tensor
 
 _SYMBOLS = ("tokens", "itos", "idx2word")
 _LONGEST_NAME = 1000
-_MOST_MODULES = 100_000
+_MOST_MODULES = 100_000  # with what is in them; a small file can repeat one without end
 
 # A path is the path before it and a key, so that a deep one takes no more memory than a short one.
 _Path = tuple | None
@@ -29,11 +30,13 @@ def state_dict(value: Any) -> dict[str, Tensor]:
   Raises:
     InputError: none; several; a tensor of a kind that is not read (sparse, quantized).
   """
-  groups = []
+  groups, seen = [], set()
+  most = iter(range(_MOST_MODULES))
   for path, found in _walk(value, lambda value: not _is_module(value) and not _is_optimizer(value)):
     if not _is_optimizer(found):
-      tensors = _of_module(found) if _is_module(found) else _of_dict(found)
-      if tensors and not any(tensors == other for _, other in groups):
+      tensors = _of_module(found, most) if _is_module(found) else _of_dict(found)
+      if tensors and (same := frozenset(tensors.items())) not in seen:
+        seen.add(same)
         groups.append((path, tensors))
   recurrent = [group for group in groups if any("weight_hh" in name for name in group[1])]
   if not groups:
@@ -66,11 +69,14 @@ def symbols(value: Any) -> tuple[str, ...] | None:
   Raises:
     InputError: several that differ.
   """
-  found = {}
+  found, seen = {}, set()
   for path, place in _walk(value, lambda value: True):
     for name in _SYMBOLS:
-      if isinstance(place, dict) and (strings := _strings(place.get(name))):
-        found.setdefault(strings, (path, name))
+      listed = place.get(name) if isinstance(place, dict) else None
+      if id(listed) not in seen:
+        seen.add(id(listed))
+        if strings := _strings(listed):
+          found.setdefault(strings, (path, name))
   if len(found) > 1:
     raise InputError(f"found {len(found)} vocabularies that differ, {_listed(found.values())}; "
                      "needed: one; give it with --vocabulary")
@@ -124,33 +130,43 @@ def _of_dict(value: Any) -> dict[str, Tensor]:
   return dict(_tensors("", value))
 
 
-def _of_module(module: StandIn) -> dict[str, Tensor]:
+def _of_module(module: StandIn, most: Iterator[int]) -> dict[str, Tensor]:
+  """A module's tensors.
+
+  Args:
+    most: counts all modules of the file.
+  """
   found = {}
   pending = [("", module)]
-  for _ in range(_MOST_MODULES):
-    if not pending:
-      return found
+  while pending:
     prefix, module = pending.pop()
+    _count(most, 1)
     if not _is_module(module) or len(prefix) > _LONGEST_NAME:
       continue
     state = module.state
-    for name, value in state.items():
-      if (name, value) in (("nonlinearity", "relu"), ("mode", "RNN_RELU")):
-        raise InputError(f"module {prefix.removesuffix('.')!r}: found a recurrent layer of relu; "
-                         "needed: tanh, which hklm's cell has")
-      if name == "max_norm" and value is not None:
-        raise InputError(f"module {prefix.removesuffix('.')!r}: found an embedding with max_norm, "
-                         "which changes vectors as they are read; needed: one without")
-    found.update(_tensors(prefix, state["_parameters"]))
+    if state.get("nonlinearity") == "relu" or state.get("mode") == "RNN_RELU":
+      raise InputError(f"module {prefix.removesuffix('.')!r}: found a recurrent layer of relu; "
+                       "needed: tanh, which hklm's cell has")
+    if state.get("max_norm") is not None:
+      raise InputError(f"module {prefix.removesuffix('.')!r}: found an embedding with max_norm, "
+                       "which changes vectors as they are read; needed: one without")
     buffers, passing = state["_buffers"], state.get("_non_persistent_buffers_set", [])
     if not isinstance(passing, list):
       raise InputError("found a module whose buffers are none; needed: a whole file")
+    _count(most, sum(map(len, (state["_parameters"], buffers, passing, state["_modules"]))))
+    passing = {name for name in passing if isinstance(name, str)}
+    found.update(_tensors(prefix, state["_parameters"]))
     found.update(_tensors(prefix, {name: part for name, part in buffers.items()
                                    if name not in passing}))
     inner = state["_modules"].items()
     pending.extend(reversed([(f"{prefix}{name}.", part) for name, part in inner
-                             if isinstance(name, str)]))
-  raise InputError(f"found more than {_MOST_MODULES} modules in each other; needed: a model")
+                             if isinstance(name, str) and len(name) <= _LONGEST_NAME]))
+  return found
+
+
+def _count(most: Iterator[int], parts: int) -> None:
+  if len(tuple(itertools.islice(most, parts))) < parts:
+    raise InputError(f"found more than {_MOST_MODULES} modules in each other; needed: a model")
 
 
 def _tensors(prefix: str, parts: dict) -> Iterator[tuple[str, Tensor]]:
@@ -159,6 +175,8 @@ def _tensors(prefix: str, parts: dict) -> Iterator[tuple[str, Tensor]]:
       raise InputError(f"tensor {prefix + str(name)!r}: found what {part.made_by!r} would make; "
                        "needed: a dense tensor of numbers")
     if isinstance(part, Tensor) and isinstance(name, str):
+      if len(name) > _LONGEST_NAME:  # it would be copied as often as there are modules
+        raise InputError(f"found a tensor called {name[:100]!a}; needed: printable names")
       yield prefix + name, part
 
 

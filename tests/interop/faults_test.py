@@ -6,13 +6,14 @@ import pickle
 import random
 import struct
 import zipfile
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from safetensors import numpy as safetensors
 
 from hklm.errors import InputError
-from hklm.interop import weights
+from hklm.interop import standins, state_dicts, weights
 from tests.interop import torch_files as files
 from tests.interop.weights_test import FORMATS, FileTest, lstm, tensors
 
@@ -152,6 +153,54 @@ class TorchFaultsTest(FileTest):
     for _ in range(40):
       top = files.module("m.M", modules={"a": top, "b": top})
     self.assert_refused(files.zipped(top), "more than 100000 modules")
+
+  def test_modules_are_counted_over_the_whole_file(self):
+    # Each list, dict and name is in the file once; what they make together is not.
+    shared = {str(place): None for place in range(400)}
+    empty = files.module("m.M")
+    for count, refused in ((200, False), (300, True)):
+      tops = [files.module("m.M") for _ in range(count)]
+      for top in tops:
+        top.state["_parameters"] = {"weight_hh": files.tensor(ONES)} if top is tops[0] else shared
+        top.state |= {"_modules": {"a": empty}, "_non_persistent_buffers_set": []}
+      data = files.zipped(tops)
+      if refused:
+        self.assert_refused(data, "more than 100000 modules")
+      else:
+        self.assertLen(self.read(data).tensors, 1)
+    long = files.module("m.M", modules={"a" * 2000: files.module("m.M", {"b": None})})
+    self.assert_same(self.read(files.zipped([long, tensors(lstm())])).tensors, lstm())
+
+  @parameterized.parameters(
+      ("_buffers", 5), ("_buffers", [1]), ("_parameters", "a"), ("_modules", ("a",)),
+      ("_non_persistent_buffers_set", 5), ("_non_persistent_buffers_set", "abc"),
+      ("_non_persistent_buffers_set", None))
+  def test_modules_whose_parts_are_none(self, name, value):
+    module = files.module("m.M")
+    module.state["_buffers"] = {3: files.tensor(ONES)}
+    module.state[name] = value
+    message = "whose buffers are none" if name.endswith("set") else "no state dict"
+    self.assert_refused(files.zipped(module), message)
+
+  def test_searches_take_a_time_in_proportion(self):
+    # Dicts are told apart by a hash of each: as many comparisons as there are dicts are enough.
+    compared = []
+    same = standins.Tensor.__eq__
+    def counted(one, other):
+      compared.append(1)
+      return same(one, other)
+    storage = files.Storage(np.ones(300, np.float32))
+    many = [{"weight": files.view(storage, place, (1,), (1,))} for place in range(300)]
+    with mock.patch.object(standins.Tensor, "__eq__", counted):
+      self.assert_refused(files.zipped(many), "300 state dicts")
+      self.assertLess(len(compared), 300)
+    words = ["a"] * 5
+    read = mock.Mock(wraps=state_dicts._strings)
+    with mock.patch.object(state_dicts, "_strings", read):
+      found = self.read(files.zipped(tensors(lstm()) | {"all": [
+          {"itos": words, "place": place} for place in range(50)]}))
+    self.assertEqual(found.symbols, tuple(words))
+    self.assertLen([call for call in read.mock_calls if call.args == (words,)], 1)
 
   def test_members_missing_or_of_another_size(self):
     whole = zipfile.ZipFile(io.BytesIO(files.zipped({"a.weight_hh": files.tensor(ONES)})))

@@ -167,7 +167,8 @@ class PicklesTest(parameterized.TestCase):
       (b"c_codecs\nencode\n", b"X\x58\x02\x00\x00" + b"a" * 600),
       (b"ccollections\nOrderedDict\n", b"](" + b"K\x01K\x02\x86" * 9 + b"e"))
   def test_copies_of_one_value_are_counted(self, function, value):
-    data = b"\x80\x02" + function + b"q\x00" + value + b"q\x01](" + b"h\x00h\x01\x85R" * 50 + b"e."
+    copies = b"](" + b"h\x00h\x01\x85R" * 50 + b"e."
+    data = b"\x80\x02" + function + b"q\x00" + value + b"q\x01" + copies
     self.assertLen(read(data), 50)
     with (mock.patch.object(pickles, "_MOST_OPERATIONS", 500),  # 8 or 9 a copy, 200 to make them
           self.assertRaisesRegex(InputError, "more than 500 operations")):
@@ -180,7 +181,8 @@ class PicklesTest(parameterized.TestCase):
                b"X\x01\x00\x00\x000NK\x01")
     tensor = b"ctorch._utils\n_rebuild_tensor\n(" + storage + b"tQK\x00"
     axes = b"(" + b"K\x01" * 99 + b"t"
-    for data in (name + b"\x8c\x01b\x93", b"c" + b"a" * 2000 + b"\nb\n", storage + b"N" * 9 + b"tQ"):
+    for data in (name + b"\x8c\x01b\x93", b"c" + b"a" * 2000 + b"\nb\n",
+                 storage + b"N" * 9 + b"tQ"):
       with self.assertRaisesRegex(InputError, "damaged"):
         read(b"\x80\x04" + data + b".")
     with self.assertRaisesRegex(InputError, "99 axes with 99 strides"):
