@@ -9,7 +9,21 @@ from hklm.errors import InputError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of what follows it
 _MOST_EXPANSION = 20  # weights shrink by a fifth; a thousandfold is a trap
+_MOST_DIRECTORY = 16_000_000  # bytes, of 100000 members; objects of them take 10 times that
 _SMALL = 1 << 20  # bytes that may be anything, as a few zeros
+
+
+class _Bounded:
+  """The file as `zipfile` reads it, which never asks how large a directory is."""
+
+  def __init__(self, data: mmap.mmap):
+    self._data, self.seek, self.tell = data, data.seek, data.tell
+
+  def read(self, size: int | None = None) -> bytes:
+    if size is not None and size > _MOST_DIRECTORY:
+      raise InputError(f"found a zip archive with a directory of {size} bytes; needed: at most "
+                       f"{_MOST_DIRECTORY}")
+    return self._data.read(size)
 
 
 class Archive:
@@ -23,12 +37,15 @@ class Archive:
     """Reads the directory at the end.
 
     Raises:
-      InputError: no whole archive, a name twice, a member that does not fit into the file, or
-        compressed ones that would grow by more than 20 times the file.
+      InputError: no whole archive, a directory of more than 16 MB, a name twice, a member that
+        does not fit into the file, or compressed ones that would grow by more than 20 times the
+        file.
     """
     self._data = data
     try:
-      members = zipfile.ZipFile(data).infolist()
+      members = zipfile.ZipFile(_Bounded(data)).infolist()
+    except InputError:
+      raise
     except (zipfile.BadZipFile, struct.error, ValueError, LookupError, OverflowError,
             NotImplementedError, EOFError) as error:
       raise InputError(f"found a zip archive without a directory at its end ({error}); "

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import mmap
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from hklm.errors import InputError
 from hklm.interop.archives import Archive
 
-# What a file of 100 MB may say before its values; the format's own limit.
-_MOST_HEADER = 100_000_000
+# Bytes before the values: 100000 tensors, with 100 for each. They take 20 times that as an object.
+_MOST_HEADER = 10_000_000
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32",
            "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16",
            "U8": "uint8", "BOOL": "bool", "BF16": ml_dtypes.bfloat16}
@@ -36,14 +37,15 @@ def _npy(name: str, data: memoryview) -> np.ndarray:
   try:
     readers = {(1, 0): np.lib.format.read_array_header_1_0,
                (2, 0): np.lib.format.read_array_header_2_0}
-    shape, fortran, dtype = readers[np.lib.format.read_magic(file)](file)
+    with warnings.catch_warnings(action="ignore"):  # that Python 2 wrote it
+      shape, fortran, dtype = readers[np.lib.format.read_magic(file)](file)
   except Exception:  # it is parsed as Python's source: whatever that raises
     raise InputError(f"array {name!r}: found no header of NumPy's; needed: what numpy.savez "
                      "writes") from None
-  if dtype.str[1:] == "V2":
+  if dtype.str[1:] == "V2" and dtype.names is None and dtype.subdtype is None:
     dtype = np.dtype(ml_dtypes.bfloat16)
   numbers = (dtype.kind in "biuf" and dtype.itemsize <= 8) or dtype == ml_dtypes.bfloat16
-  if not numbers and dtype.kind != "U":
+  if not numbers and (dtype.kind != "U" or not dtype.itemsize):
     raise InputError(f"array {name!r}: found the type {str(dtype)[:40]!r}; needed: numbers")
   return _view(name, dtype, shape, data[file.tell():], "F" if fortran else "C")
 
@@ -58,7 +60,7 @@ def read_safetensors(data: mmap.mmap) -> dict[str, np.ndarray]:
   size = int.from_bytes(data[:8], "little")
   if size > min(len(data) - 8, _MOST_HEADER):
     raise InputError(f"found a header of {size} bytes in a file of {len(data)}; needed: a whole "
-                     "file of safetensors; copy or download it again")
+                     f"file of safetensors, with at most {_MOST_HEADER}; copy or download it again")
   try:
     header = json.loads(data[8:8 + size], object_pairs_hook=_once)
     header.pop("__metadata__", None)
@@ -97,11 +99,15 @@ def _once(pairs: list) -> dict:
 
 def _view(name: str, dtype: np.dtype, shape: tuple[int, ...], data: memoryview,
           order: str = "C") -> np.ndarray:
+  # Before these numbers are multiplied or written: they may have any number of digits.
+  if len(shape) > 32 or not all(type(count) is int and 0 <= count < 1 << 48 for count in shape) or (
+      math.prod(max(1, count) for count in shape) >= 1 << 48):
+    raise InputError(f"tensor {name!r} of shape that no array has: found {len(shape)} axes; "
+                     "needed: at most 32, of counts from 0 on, and values that fit into a file")
   needed = math.prod(shape) * dtype.itemsize
-  if min(shape, default=0) < 0 or len(shape) > 32 or len(data) != needed or not math.prod(
-      max(1, count) for count in shape) < 1 << 48:
-    raise InputError(f"tensor {name!r} of shape {list(shape)[:33]}: found {len(data)} bytes of "
-                     f"values; needed: {needed}")
+  if len(data) != needed:
+    raise InputError(f"tensor {name!r} of shape {list(shape)}: found {len(data)} bytes of values; "
+                     f"needed: {needed}")
   if not needed:
     return np.zeros(shape, dtype)
   array = np.ndarray(shape, dtype, data, order=order)

@@ -44,12 +44,14 @@ class TorchFile:
     storage: gives the bytes of a storage by its key, always the same ones; None where there is
       none, as in a damaged file.
     swapped: whether the values are big-endian.
+    turned: those storages as little-endian ones that were asked for, by key and bytes of a value.
   """
 
   value: Any
   calls: tuple[str, ...]
   storage: Callable[[str], memoryview | None]
   swapped: bool = False
+  turned: dict[tuple[str, int], np.ndarray] = dataclasses.field(default_factory=dict)
 
   def array(self, name: str, tensor: Tensor) -> np.ndarray:
     """A tensor's values: a view of the file that cannot be written to.
@@ -77,8 +79,11 @@ class TorchFile:
           f"{'none' if found is None else len(found)} of the {needed} bytes that its values are "
           "in; needed: a whole file; copy or download it again")
     held = needed // dtype.itemsize
-    if self.swapped:
-      found = np.frombuffer(found, f"u{dtype.itemsize}", held).byteswap()
+    if self.swapped:  # once for all tensors in it
+      place = storage.key, dtype.itemsize
+      if place not in self.turned:
+        self.turned[place] = np.frombuffer(found, f"u{dtype.itemsize}", held).byteswap()
+      found = self.turned[place]
     if not math.prod(tensor.size):
       return np.zeros(tensor.size, dtype)
     first = storage.start + tensor.offset

@@ -1,6 +1,7 @@
 """Files that are damaged, hostile or something else: refused, and the line says why."""
 
 import io
+import math
 import os
 import pickle
 import random
@@ -13,7 +14,7 @@ from absl.testing import absltest, parameterized
 from safetensors import numpy as safetensors
 
 from hklm.errors import InputError
-from hklm.interop import standins, state_dicts, weights
+from hklm.interop import archives, array_files, standins, state_dicts, weights
 from tests.interop import torch_files as files
 from tests.interop.weights_test import FORMATS, FileTest, lstm, tensors
 
@@ -30,6 +31,17 @@ def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) ->
 
 def header(entries: str, values: bytes = b"") -> bytes:
   return struct.pack("<Q", len(entries)) + entries.encode() + values
+
+
+def npy(array: np.ndarray) -> bytes:
+  file = io.BytesIO()
+  np.save(file, array)
+  return file.getvalue()
+
+
+def npy_header(kind: str, shape: str) -> bytes:
+  text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}\n"
+  return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
 
 
 class OtherFilesTest(FileTest):
@@ -219,6 +231,20 @@ class TorchFaultsTest(FileTest):
     flipped[flipped.index(values)] ^= 1
     self.assert_refused(bytes(flipped), "tensor 'a.weight_hh'", "a checksum that differs")
 
+  def test_two_members_of_one_name(self):
+    first, second = ("a.npy", "b.npy")
+    data = archive({first: npy(ONES), second: npy(0 * ONES)})
+    self.assertLen(self.read(data).tensors, 2)
+    self.assert_refused(data.replace(second.encode(), first.encode()), "two members of one name")
+
+  def test_a_large_directory(self):
+    data = archive({name: npy(ONES) for name in ("a.npy", "b.npy")})
+    size = data.rindex(b"PK\5\6") - data.index(b"PK\1\2")
+    with mock.patch.object(archives, "_MOST_DIRECTORY", size):
+      self.assertLen(self.read(data).tensors, 2)
+    with mock.patch.object(archives, "_MOST_DIRECTORY", size - 1):
+      self.assert_refused(data, f"a directory of {size} bytes; needed: at most {size - 1}")
+
   def test_bombs(self):
     bomb = bytes(50_000_000)
     for members in ({"a.npy": bomb}, {"a/data.pkl": b"", "a/data/0": bomb}):
@@ -226,6 +252,30 @@ class TorchFaultsTest(FileTest):
 
 
 class ArrayFaultsTest(FileTest):
+
+  @parameterized.parameters(
+      "(True,)", "(-1,)", "(281474976710656,)", "(0x" + "f" * 9000 + ",)", "(1,) ",
+      "(" + "1," * 33 + ")", "(" + "281474976710655," * 400 + ")", "(0, 281474976710655, 2)")
+  def test_shapes(self, shape):
+    data = npy_header("<f4", shape) + bytes(4)
+    if shape == "(1,) ":
+      self.assert_same(self.read(archive({"a.npy": data})).tensors, {"a": np.zeros(1, np.float32)})
+    else:
+      self.assert_refused(archive({"a.npy": data}), "a'")
+
+  def test_many_axes_of_safetensors(self):
+    shape = "[" + ",".join([str((1 << 48) - 1)] * 10_000) + "]"
+    entry = f'{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":[0,4]}}}}'
+    with mock.patch.object(math, "prod", side_effect=AssertionError("takes a square of them")):
+      self.assert_refused(header(entry, bytes(4)), "tensor 'a' of shape that no array has: found "
+                          "10000 axes")
+
+  def test_a_long_header_of_safetensors(self):
+    entry = '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    with mock.patch.object(array_files, "_MOST_HEADER", len(entry)):
+      self.assertLen(self.read(header(entry, bytes(4))).tensors, 1)
+    with mock.patch.object(array_files, "_MOST_HEADER", len(entry) - 1):
+      self.assert_refused(header(entry, bytes(4)), f"with at most {len(entry) - 1}")
 
   @parameterized.parameters(
       ("{", b"", "no header of"), ('{"a":1}', b"", "no header of"),
@@ -254,6 +304,7 @@ class ArrayFaultsTest(FileTest):
   @parameterized.parameters(
       (np.array([{}], object), "'object'"), (np.ones(2, np.complex64), "'complex64'"),
       (np.ones(2, [("a", "f4")]), "needed: numbers"), (np.array(["a", "b"]), "found strings"),
+      (np.ones(2, "i1,i1"), "needed: numbers"), (np.ones(2, [("a", "V2")]), "needed: numbers"),
       (np.ones(2, np.longdouble), "needed: numbers"), (np.array(b"a"), "needed: numbers"))
   def test_types(self, array, message):
     self.assert_refused(self.npz(weight=array), "array 'weight'", message)
@@ -270,8 +321,14 @@ class ArrayFaultsTest(FileTest):
       self.assert_refused(archive({"a.npy": data}), "tensor 'a' of shape")
 
   def test_vocabularies(self):
-    words = np.array([0x110000], np.uint32).view("U1")
-    self.assert_refused(self.npz(a=ONES, tokens=words), "array 'tokens': found a vocabulary that")
+    for point, order in ((0x110000, "<"), (0xffffffff, "<"), (0x110000, ">")):
+      words = np.array([ord("a"), point], f"{order}u4").view(f"{order}U1")
+      for symbols in (True, False):
+        with self.assertRaisesRegex(InputError, "array 'tokens': found a vocabulary that is no"):
+          self.read(self.npz(a=ONES, tokens=words), symbols=symbols)
+    none = npy_header("<U0", "(1000000000,)")
+    self.assert_refused(archive({"a.npy": npy(ONES), "tokens.npy": none}),
+                        "array 'tokens': found the type '<U0'")
     self.assert_refused(self.npz(a=ONES, tokens=np.array(["a"]), itos=np.array(["b"])), "differ")
     self.assert_refused(self.npz(a=ONES, tokens=np.array([["a"]])),
                         "array 'tokens' of shape [1, 1]")

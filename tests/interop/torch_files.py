@@ -44,11 +44,15 @@ class Made:
 
 
 class Storage:
-  """Values that several tensors may share."""
+  """Values that several tensors may share; `start`: the first one of the part that they count from.
 
-  def __init__(self, values: np.ndarray, kind: str | None = None):
+  Such parts are in the older format only.
+  """
+
+  def __init__(self, values: np.ndarray, kind: str | None = None, start: int | None = None):
     self.values = np.ascontiguousarray(values).reshape(-1)
     self.kind = kind or KINDS[str(values.dtype)]
+    self.start = start
 
 
 REBUILD = Name("torch._utils", "_rebuild_tensor_v2")
@@ -112,7 +116,9 @@ class _Pickler(pickle._Pickler):  # the one written in Python, which can be told
 class _OldPickler(_Pickler):
 
   def saved(self, storage):
-    return (*super().saved(storage), None)
+    part = None if storage.start is None else (
+        f"part {id(storage)}", storage.start, len(storage.values) - storage.start)
+    return (*super().saved(storage), part)
 
 
 def zipped(value: Any, order: str = "little", protocol: int = 2,

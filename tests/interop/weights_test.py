@@ -4,6 +4,8 @@ import collections
 import io
 import os
 import tempfile
+import warnings
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -99,6 +101,23 @@ class TorchTest(FileTest):
         "weight_hh": values[4:10].reshape(2, 3).T, "tied": values[4:10], "number": values[23],
         "none": np.zeros((0, 5), np.float32), "repeated": np.tile(values[[1, 3]], (4, 1))})
     self.assertTrue(np.shares_memory(found["weight_hh"], found["tied"]))
+
+  def test_parts_of_storages_in_old_files(self):
+    values = np.arange(24, dtype=np.float32)
+    found = self.read(files.old({"weight_hh": files.view(
+        files.Storage(values, start=5), 3, (2, 4), (4, 1))})).tensors
+    self.assert_same(found, {"weight_hh": values[8:16].reshape(2, 4)})
+    self.assert_refused(files.old({"weight_hh": files.view(
+        files.Storage(values, start=5), 18, (2,), (1,))}), "needed: values 23 to 24 of it")
+
+  def test_a_big_endian_storage_is_turned_once(self):
+    storage = files.Storage(np.arange(6, dtype=np.float32))
+    found = self.read(files.zipped({f"weight_hh{place}": files.view(storage, place, (2,), (1,))
+                                    for place in range(5)}, order="big")).tensors
+    self.assert_same(found, {f"weight_hh{place}": np.array([place, place + 1], np.float32)
+                             for place in range(5)})
+    starts = [array.__array_interface__["data"][0] for array in found.values()]
+    self.assertEqual(np.diff(starts).tolist(), [4] * 4)  # all lie in one copy
 
   def test_nothing_is_copied(self):
     expected = lstm()
@@ -197,6 +216,16 @@ class TorchTest(FileTest):
 
 
 class ArraysTest(FileTest):
+
+  def test_npz_of_python_2(self):
+    file = io.BytesIO()
+    np.save(file, np.ones([2, 3], np.float32))
+    data = file.getvalue().replace(b"(2, 3), }  ", b"(2L, 3L), }")
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+      archive.writestr("weight.npy", data)
+    with warnings.catch_warnings(action="error"):
+      found = self.read(file.getvalue()).tensors
+    self.assert_same(found, {"weight": np.ones([2, 3], np.float32)})
 
   def test_safetensors(self):
     expected = lstm() | {"half": np.ones([2, 3], np.float16), "none": np.zeros([0, 4]),
