@@ -34,7 +34,8 @@ def main():
   run_dir = runs.check_free(FLAGS.run_dir or runs.next_free(), FLAGS.overwrite)
   tensors, symbols = weights.read(FLAGS.checkpoint, symbols=not FLAGS.vocabulary)
   imported = torch.import_state_dict(tensors, FLAGS.gate_order, FLAGS.forget_offset)
-  del tensors  # what was changed is there twice
+  weights.release(tensors)  # what was changed is there twice
+  del tensors
   if FLAGS.vocabulary:
     symbols = vocabulary.read(FLAGS.vocabulary)
   if symbols is None:

@@ -235,7 +235,10 @@ def _layer(numbers, its, module, cell, gate_order, forget_offset):
     H = len(params["b"]) // len(GATES)
     at = GATES.index("f")
     params["b"] = params["b"].copy()
-    params["b"][at * H:(at + 1) * H] += forget_offset
+    with np.errstate(over="ignore"):  # it is an error below
+      params["b"][at * H:(at + 1) * H] += forget_offset
+    source = next((name for part, name in its.items() if names[part] == "b"), f"{module}/b")
+    checked.check_finite(f"{source} with --forget_offset={forget_offset:g}", params["b"])
     rows = [row._replace(note="; ".join(filter(None, (
         row.note, f"{forget_offset:g} added to the forget gate"))))
             if row.place == f"{module}/b" else row for row in rows]

@@ -16,7 +16,7 @@ from experiments import evaluate, import_torch, report, train
 from hklm.data.words import WordTokenizer
 from hklm.training import checkpoints
 from tests.experiments import binaries
-from tests.interop import sources
+from tests.interop import sources, torch_files
 from tests.interop.sources import H, V, lstm, renamed, without
 
 WORDS = ("the", "<eos>", "cat", "<unk>", "sat", "a", "dog")
@@ -35,6 +35,19 @@ def places(tensors, cell):
   names = {"weight_ih": "w_ih", "weight_hh": "w_hh", "bias_ih": "b", "bias_hh": "b_hh"}
   return {tables.get(name) or re.sub(r"rnn\.(\w+)_l(\d)", lambda match: (
       f"{cell}_{match[2]}/{names[match[1]]}"), name): tensor for name, tensor in tensors.items()}
+
+
+def resident(name):
+  """Bytes of memory that mappings of files of this name take."""
+  total, here = 0, False
+  with open("/proc/self/smaps", encoding="utf-8") as file:
+    for line in file:
+      field, _, rest = line.partition(":")
+      if "-" in field:  # the first line of a mapping: addresses ... path
+        here = line.rstrip().endswith(f"/{name}")
+      elif field == "Rss" and here:
+        total += int(rest.split()[0]) * 1024
+  return total
 
 
 def dropped(tensors):
@@ -178,6 +191,9 @@ class ImportTorchTest(parameterized.TestCase):
       ("bidirectional", lambda its: its | {"rnn.weight_ih_l0_reverse": its["rnn.weight_ih_l0"]}, (),
        "rnn.weight_ih_l0_reverse is of a bidirectional layer"),
       ("gates", lambda its: its, ("--gate_order=ifg",), "--gate_order=ifg is unknown"),
+      ("offset", lambda its: its | {"rnn.bias_ih_l1": np.full(4 * H, 3e38, np.float32)},
+       ("--forget_offset=3e38",),
+       r"tensor rnn.bias_ih_l1 with --forget_offset=3e\+38: found inf at \[4\], needed finite"),
       ("nameless", lambda its: its, ("--vocabulary=",),
        "has no vocabulary .*; needed: --vocabulary, the 7 symbols"),
       ("tokenizer", lambda its: its, ("--tokenizer=bpe",), "--tokenizer=bpe: a vocabulary is"),
@@ -207,6 +223,42 @@ class ImportTorchTest(parameterized.TestCase):
     self.assertEqual(self.imported(other, "--overwrite").status, 0)
     np.testing.assert_array_equal(hklm.load_run(self.run_dir).params["head"]["w"],
                                   other["decoder.weight"])
+
+  @parameterized.parameters(
+      ("ifog", 0.0, ("--gate_order=ifog",)), ("ifgo", 1.0, ("--forget_offset=1",)))
+  def test_other_conventions_against_numpy(self, order, offset, flags):
+    tensors = lstm(**SMALL)
+    done = self.imported(tensors, *flags)
+    self.assertEqual(done.status, 0, done.stderr)
+    run = hklm.load_run(self.run_dir)
+    ids = np.array([3, 1, 6, 0, 3], np.int32)
+    state = run.lm.initial_state(run.params, 1)
+    logits, _ = run.lm.unroll(run.params, None, ids[:, None], state)
+    np.testing.assert_allclose(logits[:, 0], sources.logits(tensors, ids, order, offset),
+                               rtol=1e-4, atol=1e-5)
+
+  @parameterized.parameters("npz", "zipped", "old")
+  def test_what_was_read_is_not_held_while_it_is_written(self, layout):
+    held = []
+
+    def create(*args, **options):
+      held.append(resident("weights"))
+      return os.path.join(self.folder, "none")
+
+    tensors = lstm((256,), embedding=256)
+    path = os.path.join(self.folder, "weights")
+    with open(path, "wb") as file:
+      if layout == "npz":
+        np.savez(file, **tensors)
+      else:
+        file.write(torch_files.FORMATS[layout]({
+            name: torch_files.tensor(tensor) for name, tensor in tensors.items()}))
+    with mock.patch.object(import_torch.runs, "create", create):
+      done = binaries.here(import_torch, f"--checkpoint={path}", f"--run_dir={self.run_dir}",
+                           f"--vocabulary={self.vocabulary}", "--gate_order=igfo")
+    self.assertEqual(done.status, 0, done.stderr)
+    self.assertLen(held, 1)
+    self.assertLess(held[0], os.path.getsize(path) / 10)
 
   def test_control_symbols_that_the_vocabulary_lacks_are_told(self):
     words = [{"<unk>": "UNK", "<eos>": "</s>"}.get(word, word) for word in WORDS]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tracemalloc
+import warnings
 
 import jax
 import ml_dtypes
@@ -44,6 +45,16 @@ class OracleTest(oracle.X64TestCase):
   def test_models(self, options):
     tensors = lstm(**options, dtype=np.float64)
     self.assert_close(logits(import_state_dict(tensors)), sources.logits(tensors, IDS))
+
+  def test_gate_order_of_projections(self):
+    tensors = lstm((6,), dtype=np.float64)
+    draw = np.random.RandomState(1)
+    hr, hh, decoder = (draw.normal(size=shape) for shape in ((H, 6), (24, H), (V, H)))
+    theirs = tensors | {"rnn.weight_hh_l0": hh, "rnn.weight_hr_l0": hr, "decoder.weight": decoder}
+    plain = tensors | {"rnn.weight_hh_l0": hh @ hr, "decoder.weight": decoder @ hr}
+    its = import_state_dict(theirs, "igfo", 1.0)
+    self.assertEqual(its.config.cell, "projected_lstm")
+    self.assert_close(logits(its), sources.logits(plain, IDS, "igfo", 1.0))
 
   def test_the_other_bias_alone_is_one_too(self):
     tensors = renamed(lstm(biases=1, dtype=np.float64), ("bias_ih", "bias_hh"))
@@ -110,14 +121,40 @@ class ImportTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ("order", {"gate_order": "ifgg"}, "--gate_order=ifgg is unknown"),
-      ("offset", {"forget_offset": np.inf}, "--forget_offset=inf is no finite float32 number"))
+      ("offset", {"forget_offset": np.inf}, "--forget_offset=inf is no finite float32 number"),
+      ("no_number", {"forget_offset": np.nan}, "--forget_offset=nan is no finite float32 number"))
   def test_options(self, options, message):
     with self.assertRaisesRegex(InputError, message):
       import_state_dict(lstm(), **options)
 
-  def test_gates_of_an_lstm_alone(self):
-    with self.assertRaisesRegex(InputError, "are of LSTMs; found gru"):
-      import_state_dict(lstm(gates=3), gate_order="igfo")
+  @parameterized.product(
+      cell=[(3, "gru"), (1, "vanilla")], options=[{"gate_order": "igfo"}, {"forget_offset": 1.0}])
+  def test_gates_of_an_lstm_alone(self, cell, options):
+    gates, name = cell
+    with self.assertRaisesRegex(InputError, f"are of LSTMs; found {name}"):
+      import_state_dict(lstm(gates=gates), **options)
+
+  @parameterized.named_parameters(
+      ("float32", np.float32, 2, 3e38, "tensor rnn.bias_ih_l0 with --forget_offset=3e[+]38: found"),
+      ("bfloat16", ml_dtypes.bfloat16, 0, 3.4e38, "tensor lstm_0/b with --forget_offset=3.4e[+]38"))
+  def test_an_offset_that_is_too_large(self, dtype, biases, offset, message):
+    tensors = lstm(biases=biases, dtype=dtype)
+    if biases:
+      tensors["rnn.bias_ih_l0"][:] = 3e38
+    with warnings.catch_warnings(), self.assertRaisesRegex(InputError, message):
+      warnings.simplefilter("error")
+      import_state_dict(tensors, forget_offset=offset)
+
+  def test_what_is_given_stays_as_it_is(self):
+    tensors = lstm()
+    before = {name: tensor.copy() for name, tensor in tensors.items()}
+    import_state_dict(tensors, forget_offset=1.0)
+    for name, tensor in tensors.items():
+      np.testing.assert_array_equal(tensor, before[name], name)
+      tensor.flags.writeable = False
+    its = import_state_dict(tensors, forget_offset=1.0)
+    np.testing.assert_array_equal(its.params["lstm_0"]["b"][H:2 * H],
+                                  before["rnn.bias_ih_l0"][H:2 * H] + 1)
 
   @parameterized.named_parameters(
       ("nan", "rnn.weight_hh_l1", (2, 3), np.nan, r"rnn.weight_hh_l1: found nan at \[2, 3\]"),
