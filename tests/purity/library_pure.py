@@ -262,6 +262,7 @@ _VALUES = {
     **{f"metrics.Metrics.{name}": lambda name=name: call(
         got(name), metrics.Metrics(3.0, 2, 1.0, 1))
        for name in ("nats_per_token", "bits_per_token", "perplexity", "known_perplexity")},
+    "parameters.check": lambda: call(parameters.check, parameters.flat(params()), lm()),
     "parameters.check_finite": lambda: call(parameters.check_finite, parameters.flat(params())),
     "parameters.described": lambda: call(parameters.described, lm()),
     "parameters.flat": lambda: call(parameters.flat, params()),
