@@ -18,11 +18,13 @@ def array(name: str, tensor: Any) -> np.ndarray:
   """A tensor as NumPy's array, without a copy.
 
   Raises:
-    InputError: it is none, or empty.
+    InputError: it is none, or empty; a name that is no string.
 
   >>> array("decoder.bias", [1.0, 2.0]).shape
   (2,)
   """
+  if not isinstance(name, str):
+    raise InputError(f"found a tensor called {name!r:.80}; needed: names, such as rnn.weight_ih_l0")
   try:
     tensor = np.asarray(tensor)
   except (RuntimeError, TypeError, ValueError) as error:

@@ -17,6 +17,7 @@ from hklm.errors import InputError
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 ROWS = 1024  # of a matrix that are looked at together: a copy of all would take its memory again
+MATRICES = 50  # besides recurrent layers: each is compared with each, as copies may be many
 LISTED = 12  # names in a message
 _RECURRENT = re.compile(
     r"(?P<prefix>.*?)(?P<part>weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)"
@@ -115,14 +116,17 @@ def tables(tensors: Mapping[str, np.ndarray], input_size: int, output_size: int)
   ('encoder.weight', None, 'decoder.bias')
   """
   D, R = input_size, output_size
+  found = {name: tensor for name, tensor in tensors.items()
+           if tensor.ndim == 2 and tensor.dtype.name in FLOATS}
+  if len(found) > MATRICES:
+    raise _surplus(found, D, R)
   matrices, copies = [], {}
-  for name, tensor in tensors.items():
-    if tensor.ndim == 2 and tensor.dtype.name in FLOATS:
-      same = next((other for other in matrices if same_bits(tensor, tensors[other])), None)
-      if same:
-        copies[name] = same
-      else:
-        matrices.append(name)
+  for name, tensor in found.items():
+    same = next((other for other in matrices if same_bits(tensor, tensors[other])), None)
+    if same:
+      copies[name] = same
+    else:
+      matrices.append(name)
   embedding, output, decided_by = _embedding_and_output(tensors, matrices, copies, D, R)
   size = len(tensors[embedding or output])
   biases = [name for name, tensor in tensors.items() if tensor.dtype.name in FLOATS
@@ -230,9 +234,7 @@ def _embedding_and_output(tensors, matrices, copies, D, R):
   if len(matrices) == 2:
     return _two(tensors, matrices, D, R)
   if len(matrices) != 1:
-    found = listed({name: tensors[name] for name in matrices})
-    raise InputError(f"found {found} besides recurrent layers; needed: an embedding [V, {D}] and "
-                     f"an output matrix [V, {R}]")
+    raise _surplus({name: tensors[name] for name in matrices}, D, R)
   name, = matrices
   V, size = tensors[name].shape
   says = "embedding" if name in copies.values() else _says(name)
@@ -248,6 +250,11 @@ def _embedding_and_output(tensors, matrices, copies, D, R):
   if D != R:
     raise InputError(f"the embedding [{V}, {D}] is missing; found {name} {spelled(tensors[name])}")
   return name, None, ""
+
+
+def _surplus(matrices, D, R):
+  return InputError(f"found {listed(matrices)} besides recurrent layers; needed: an embedding "
+                    f"[V, {D}] and an output matrix [V, {R}]")
 
 
 def _two(tensors, matrices, D, R):

@@ -218,13 +218,15 @@ def _layer(numbers, its, module, cell, gate_order, forget_offset):
   params, notes = {}, {}
   for part, name in its.items():
     params[names[part]] = numbers[name]
+    notes[names[part]] = "one bias alone" if [part] == biases else ""
     if gate_order != GATES and part != "weight_hr":
       blocks = dict(zip(gate_order, np.split(numbers[name], len(GATES)), strict=True))
       params[names[part]] = np.concatenate([blocks[gate] for gate in GATES])
-      notes[names[part]] = f"gates {gate_order} made {GATES}"
+      told = f"gates {gate_order} made {GATES}"
+      notes[names[part]] = "; ".join(filter(None, (notes[names[part]], told)))
   if cell == "vanilla":
-    notes.setdefault("w_hh", "taken for tanh")
-  rows = [Row(name, numbers[name].shape, f"{module}/{names[part]}", notes.get(names[part], ""))
+    notes["w_hh"] = "taken for tanh"
+  rows = [Row(name, numbers[name].shape, f"{module}/{names[part]}", notes[names[part]])
           for part, name in its.items()]
   needed = {"b", "b_hh"} if biases and cell == "gru" else {"b"} if forget_offset else set()
   for parameter in sorted(needed - set(params)):

@@ -7,6 +7,8 @@ hold, and so `\\t`, `\\r` and `\\\\` for a tab, a carriage return and a backslas
 
 import codecs
 import json
+import os
+import stat
 from collections.abc import Collection, Sequence
 
 from hklm.data import base
@@ -14,6 +16,7 @@ from hklm.data.characters import CharTokenizer
 from hklm.data.words import WordTokenizer
 from hklm.errors import InputError
 
+_LARGEST = 64 << 20  # bytes; a million long words are a quarter of it
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
 
@@ -24,7 +27,8 @@ def read(path: str) -> tuple[str, ...]:
     path: the file, UTF-8.
 
   Raises:
-    InputError: no such file, not text, an empty line, or JSON that is no vocabulary.
+    InputError: no such file, a device, more than 64 MiB, not text, an empty line, or JSON that is no
+      vocabulary.
 
   >>> import tempfile
   >>> with tempfile.NamedTemporaryFile() as file:
@@ -33,8 +37,16 @@ def read(path: str) -> tuple[str, ...]:
   ('<unk>', 'the')
   """
   try:
+    mode = os.stat(path).st_mode
+    piped = stat.S_ISFIFO(mode) and path.startswith(("/dev/stdin", "/dev/fd/"))  # as by <(...)
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
+      raise InputError(f"{path}: found a pipe or device; needed: a file with one symbol a line, or "
+                       "JSON")
     with open(path, "rb") as file:
-      data = file.read()
+      data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+      raise InputError(f"{path}: found more than {_LARGEST} bytes; needed: a file with one symbol "
+                       "a line, or JSON")
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
   except OSError as error:
     raise InputError(f"{path}: {error.strerror}; needed: a file with one symbol a line, or JSON"
@@ -46,19 +58,25 @@ def read(path: str) -> tuple[str, ...]:
     raise InputError(f"{path}: not UTF-8 (byte {error.start}); needed: one symbol a line, or JSON"
                      ) from error
   try:
-    values = json.loads(text)
+    values = json.loads(text, object_pairs_hook=tuple)  # a dict would hide a key that is twice
   except (ValueError, RecursionError) as error:
     if path.endswith(".json"):
       raise InputError(f"{path}: not JSON ({error}); needed: a list of symbols, or an object with "
                        "the id of each") from error
     values = None
-  if isinstance(values, (list, dict)):
+  # Two brackets on lines of their own are symbols, though they are an empty list too.
+  if isinstance(values, (list, tuple)) and (values or path.endswith(".json")):
     return _from_json(path, values)
   return _from_lines(path, text)
 
 
 def _from_json(path, values) -> tuple[str, ...]:
-  if isinstance(values, dict):
+  if isinstance(values, tuple):
+    places = {key: n for n, (key, _) in enumerate(values)}
+    if len(places) < len(values):
+      twice = next(key for n, (key, _) in enumerate(values) if places[key] != n)
+      raise InputError(f"{path}: found {twice!r:.80} twice, needed each symbol once")
+    values = dict(values)
     ids = list(values.values())
     wrong = next((i for i in ids if type(i) is not int or not 0 <= i < len(ids)), None)
     if wrong is not None or len(set(ids)) < len(ids):

@@ -1,5 +1,7 @@
 """Which tensor is what: names and shapes as programs write them, and what is refused."""
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -145,6 +147,20 @@ class TablesTest(parameterized.TestCase):
     tensors = {name: table(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
     with self.assertRaisesRegex(InputError, message):
       layouts.tables(tensors, input_size, H)
+
+  def test_copies_differ_far_down_too(self):
+    tensors = {"encoder.weight": table(2000, H), "decoder.weight": table(2000, H)}
+    self.assertIsNone(layouts.tables(tensors, H, H).output)
+    tensors["decoder.weight"][1500, 2] += 1
+    self.assertEqual(layouts.tables(tensors, H, H).output, "decoder.weight")
+
+  def test_many_matrices_are_refused_before_they_are_compared(self):
+    tensors = {f"x{n}": table(V, H) for n in range(50)}
+    self.assertLen(layouts.tables(tensors, H, H).copies, 49)
+    tensors["x50"] = table(V, H)
+    with (mock.patch.object(layouts, "same_bits", side_effect=AssertionError),
+          self.assertRaisesRegex(InputError, r"x11 \[7, 4\] and 39 more besides recurrent layers")):
+      layouts.tables(tensors, H, H)
 
   def test_integers_have_no_place(self):
     tensors = {"encoder.weight": table(V, H), "norm.num_batches_tracked": np.array(3),

@@ -56,11 +56,21 @@ class OracleTest(oracle.X64TestCase):
     self.assertEqual(its.config.cell, "projected_lstm")
     self.assert_close(logits(its), sources.logits(plain, IDS, "igfo", 1.0))
 
-  def test_the_other_bias_alone_is_one_too(self):
-    tensors = renamed(lstm(biases=1, dtype=np.float64), ("bias_ih", "bias_hh"))
+  @parameterized.parameters("bias_ih", "bias_hh")
+  def test_one_bias_alone(self, name):
+    tensors = renamed(lstm(biases=1, dtype=np.float64), ("bias_ih", name))
     its = import_state_dict(tensors)
     self.assertEqual(its.config.num_biases, 1)
     self.assert_close(logits(its), sources.logits(tensors, IDS))
+    notes = {row.source: row.note for row in its.report}
+    self.assertEqual(notes.pop(f"rnn.{name}_l0"), "one bias alone")
+    self.assertEqual(set(notes.values()), {""})
+    row, = (row for row in import_state_dict(tensors, "igfo", 1.0).report if name in row.source)
+    self.assertEqual(row.note, "one bias alone; gates igfo made ifgo; 1 added to the forget gate")
+
+  def test_a_name_that_is_none(self):
+    with self.assertRaisesRegex(InputError, "^found a tensor called 5; needed: names, such as"):
+      import_state_dict({5: np.ones([8, 3])})
 
 
 class ImportTest(parameterized.TestCase):

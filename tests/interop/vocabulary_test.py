@@ -27,7 +27,8 @@ class ReadTest(parameterized.TestCase):
       (b"a\r\nb\r\n", ("a", "b")), (b"\xef\xbb\xbfa\nb\n", ("a", "b")),
       (b" \n\\n\n\\t\n\\r\n\\\\\n\\\n\\na\n", (" ", "\n", "\t", "\r", "\\", "\\", "\\na")),
       (b"\r\na\n\xe2\x80\xa8\n\x0c\n", ("\r", "a", "\u2028", "\x0c")), (b"[\na\n", ("[", "a")),
-      (b"3\n", ("3",)), (b'["a", "\\n"]', ("a", "\n")), (b'{"b": 1, "a": 0}', ("a", "b")))
+      (b"[\n]\n", ("[", "]")),
+      (b"{\n}", ("{", "}")), (b"3\n", ("3",)), (b'["a", "\\n"]', ("a", "\n")), (b'{"b": 1, "a": 0}', ("a", "b")))
   def test_symbols(self, content, expected):
     self.assertEqual(self.read(content), expected)
 
@@ -39,6 +40,7 @@ class ReadTest(parameterized.TestCase):
       (b'{"a": 0, "b": 0}', "found an id twice"), (b'{"a": 0, "b": "1"}', "found the id '1'"),
       (b'{"a": false, "b": 1}', "found the id False"), (b'{"a": 0.0}', "found the id 0.0"),
       (b'{"a": 0, "b": -1}', "found the id -1"),
+      (b'{"a": 1, "b": 1, "a": 0}', "found 'a' twice, needed each symbol once"),
       (pickle.dumps(["a"]), "found a pickle; needed: one symbol a line, or JSON; in Python, json"))
   def test_what_is_refused(self, content, message):
     with self.assertRaises(InputError) as raised:
@@ -49,6 +51,28 @@ class ReadTest(parameterized.TestCase):
   def test_json_by_name_is_json(self):
     with self.assertRaisesRegex(InputError, "not JSON"):
       self.read(b'["a", ', "vocabulary.json")
+    self.assertEmpty(self.read(b"[\n]\n", "empty.json"))
+
+  def test_devices_and_pipes(self):
+    pipe = os.path.join(self.folder, "pipe")
+    os.mkfifo(pipe)
+    for path in ("/dev/zero", pipe):
+      with self.assertRaisesRegex(InputError, f"^{path}: found a pipe or device; needed: a file"):
+        vocabulary.read(path)
+
+  def test_what_a_shell_pipes_is_read(self):
+    reader, writer = os.pipe()
+    self.addCleanup(os.close, reader)
+    with os.fdopen(writer, "wb") as file:
+      file.write(b"a\nb\n")
+    self.assertEqual(vocabulary.read(f"/dev/fd/{reader}"), ("a", "b"))
+
+  def test_no_more_is_read_than_a_vocabulary_has(self):
+    path = os.path.join(self.folder, "weights")
+    with open(path, "wb") as file:
+      file.truncate(1 << 40)  # a hole: nothing is on the disk
+    with self.assertRaisesRegex(InputError, f"^{path}: found more than 67108864 bytes; needed: a"):
+      vocabulary.read(path)
 
   def test_no_file(self):
     with self.assertRaisesRegex(InputError, "No such file or directory; needed"):

@@ -54,6 +54,7 @@ PURE: dict[str, Callable[[], Call]] = {
     "interop.state_dicts.state_dict": lambda: call(
         state_dicts.state_dict, {"model": {"weight_hh": TENSOR}, "epoch": 3}),
     "interop.state_dicts.symbols": lambda: call(state_dicts.symbols, {"itos": ["a", "b"]}),
+    "interop.weights.release": lambda: call(weights.release, {"weight": np.ones([2, 3])}),
     "interop.torch_files.TorchFile.array": lambda: call(
         lambda tensor: torch_files.TorchFile(
             None, (), lambda key: memoryview(bytes(16))).array("weight", tensor), TENSOR),
