@@ -27,8 +27,8 @@ def read(path: str) -> tuple[str, ...]:
     path: the file, UTF-8.
 
   Raises:
-    InputError: no such file, a device, more than 64 MiB, not text, an empty line, or JSON that is no
-      vocabulary.
+    InputError: no such file, a device, more than 64 MiB, not text, an empty line, or JSON that is
+      no vocabulary.
 
   >>> import tempfile
   >>> with tempfile.NamedTemporaryFile() as file:

@@ -28,7 +28,8 @@ class ReadTest(parameterized.TestCase):
       (b" \n\\n\n\\t\n\\r\n\\\\\n\\\n\\na\n", (" ", "\n", "\t", "\r", "\\", "\\", "\\na")),
       (b"\r\na\n\xe2\x80\xa8\n\x0c\n", ("\r", "a", "\u2028", "\x0c")), (b"[\na\n", ("[", "a")),
       (b"[\n]\n", ("[", "]")),
-      (b"{\n}", ("{", "}")), (b"3\n", ("3",)), (b'["a", "\\n"]', ("a", "\n")), (b'{"b": 1, "a": 0}', ("a", "b")))
+      (b"{\n}", ("{", "}")), (b"3\n", ("3",)),
+      (b'["a", "\\n"]', ("a", "\n")), (b'{"b": 1, "a": 0}', ("a", "b")))
   def test_symbols(self, content, expected):
     self.assertEqual(self.read(content), expected)
 
