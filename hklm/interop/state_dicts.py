@@ -11,7 +11,7 @@ from typing import Any
 from hklm.errors import InputError
 from hklm.interop.standins import StandIn, Tensor
 
-_SYMBOLS = ("tokens", "itos", "idx2word")
+SYMBOLS = ("tokens", "itos", "idx2word")  # what a vocabulary is called
 _LONGEST_NAME = 1000
 _MOST_MODULES = 100_000  # with what is in them; a small file can repeat one without end
 
@@ -71,7 +71,7 @@ def symbols(value: Any) -> tuple[str, ...] | None:
   """
   found, seen = {}, set()
   for path, place in _walk(value, lambda value: True):
-    for name in _SYMBOLS:
+    for name in SYMBOLS:
       listed = place.get(name) if isinstance(place, dict) else None
       if id(listed) not in seen:
         seen.add(id(listed))

@@ -19,8 +19,6 @@ from hklm.errors import InputError
 from hklm.interop import array_files, state_dicts, torch_files
 from hklm.interop.archives import Archive
 
-_SYMBOLS = ("tokens", "itos", "idx2word")
-
 # What people have instead, by how it begins, and what to do about it.
 _OTHERS = (
     (b"version https://git-lfs", "a pointer of git-lfs; needed: the file itself: git lfs pull"),
@@ -155,9 +153,9 @@ def _from_torch(file: torch_files.TorchFile, symbols: bool) -> Weights:
 def _from_arrays(arrays: dict[str, np.ndarray], symbols: bool) -> Weights:
   texts = {name: array for name, array in arrays.items() if array.dtype.kind == "U"}
   for name, array in texts.items():
-    if name not in _SYMBOLS or array.ndim != 1:
+    if name not in state_dicts.SYMBOLS or array.ndim != 1:
       raise InputError(f"array {name!r} of shape {list(array.shape)}: found strings; needed: "
-                       f"numbers, or a vocabulary called {', '.join(_SYMBOLS)}")
+                       f"numbers, or a vocabulary called {', '.join(state_dicts.SYMBOLS)}")
     if (np.frombuffer(array.tobytes(), np.uint32) > sys.maxunicode).any():
       raise InputError(f"array {name!r}: found a vocabulary that is no text; needed: strings")
   found = {tuple(array.tolist()) for array in texts.values()} if symbols else {}

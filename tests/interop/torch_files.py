@@ -79,6 +79,21 @@ def module(kind: str, parameters=(), modules=(), **attributes: Any) -> Made:
       "_buffers": collections.OrderedDict(), "_modules": collections.OrderedDict(modules)})
 
 
+def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+  """A zip archive of any members."""
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, "w", compression) as made:
+    for name, data in members.items():
+      made.writestr(name, data)
+  return file.getvalue()
+
+
+def npy(array: np.ndarray) -> bytes:
+  file = io.BytesIO()
+  np.save(file, array)
+  return file.getvalue()
+
+
 class _Pickler(pickle._Pickler):  # the one written in Python, which can be told of new types
   dispatch = pickle._Pickler.dispatch.copy()
 
