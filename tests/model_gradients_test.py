@@ -159,7 +159,7 @@ class FirstOrderTest(oracle.X64TestCase):
 
 class SecondOrderTest(oracle.X64TestCase):
 
-  @parameterized.parameters("article", "two_layers_two_biases", "own_cell")
+  @parameterized.parameters("two_layers_two_biases", "own_cell")
   def test_hessian_vector_products(self, name):
     model = MODELS[name]
     total, params = objective(model, mask=ready(model).prefix)
